@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 
 from txnwatch.config import RunSettings
-from txnwatch.page.clusters import MOST_CLUSTERS, NAME, ClusterEntry
+from txnwatch.page.clusters_file import MOST_CLUSTERS, MOST_WATCHERS, ClusterEntry
 from txnwatch.state.model.values import INT64
+from txnwatch.state.text import CLUSTER_NAME
 
 SOURCE = Path(__file__).resolve().parent.parent / "deploy" / "helm" / "values.schema.yaml"
 # Values of the chart set these: `secret`, `checkpoint` and `metrics`.
@@ -55,9 +56,11 @@ def _settings() -> dict[str, Any]:
 def _cluster(of_page: dict[str, Any]) -> dict[str, Any]:
     """The schema of one cluster of `txnwatch page`; a key that is a setting of `run` has the schema of that setting."""
     of_run = RunSettings.model_json_schema()["properties"]
-    others = {**of_page, "name": {"type": "string", "pattern": f"^{NAME.pattern}$"}}
+    name = {"type": "string", "pattern": f"^{CLUSTER_NAME.pattern}$"}
+    watchers = {**of_page["watchers"], "maxItems": MOST_WATCHERS}
+    others = {**of_page, "name": name, "watchers": watchers}
     properties = {key: others.get(key) or _setting(key, of_run[key]) for key in ClusterEntry.model_fields}
-    required = ["name", "bootstrap_server"]
+    required = ["name", "watchers"]
     return {"type": "object", "additionalProperties": False, "properties": properties, "required": required}
 
 

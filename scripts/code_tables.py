@@ -39,6 +39,7 @@ _TYPES = {
     "Regex": "regular expression",
     "SparkConf": "table of strings or numbers",
     "Text": "string",
+    "ClusterName": "a-z, A-Z, 0-9, `.`, `_` and `-`, at most 63 characters",
     "NotEmpty": "text that is not empty",
     "TopicName": "name of a topic",
 }

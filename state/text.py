@@ -267,6 +267,8 @@ def _finite(text: str) -> float:
 # the web.
 
 GIVEN_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+CLUSTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+CLUSTER_NAME_RULE: Final = "a-z, A-Z, 0-9, '.', '_' and '-', at most 63 characters, the first a letter or a digit"
 WEB_ADDRESS: Final = re.compile(r"https?://[!-~]{1,1000}")
 
 

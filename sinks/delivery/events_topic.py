@@ -316,11 +316,7 @@ Decoder = Callable[[bytes], IncidentEvent]
 
 
 class EventLog:
-    """Reads the topic from its beginning. It joins no group and commits nothing.
-
-    Attributes:
-        cluster_id: the cluster that the topic is on, by its brokers.
-    """
+    """Reads the topic from its beginning. It joins no group and commits nothing."""
 
     def __init__(
         self,
@@ -340,7 +336,7 @@ class EventLog:
         self._topic = topic
         self._decode = decode
         self._keys = keys
-        self._place = self.cluster_id = ""
+        self._place = ""
         self._timeout_s = timeout_s
         self._report = report
         self._said = Said[str]()
@@ -424,8 +420,7 @@ class EventLog:
 
     def _partitions(self) -> list[int]:
         metadata = self._consumer.list_topics(self._topic, timeout=self._timeout_s)
-        self.cluster_id = metadata.cluster_id or ""
-        self._place = topic_place(self.cluster_id, self._topic)
+        self._place = topic_place(metadata.cluster_id or "", self._topic)
         found = metadata.topics[self._topic]
         if found.error is not None:
             hint = _NO_READ if _is_refused(found.error) else "has `txnwatch run` been started on this cluster?"

@@ -210,7 +210,6 @@ def _evaluated(client: Any, key: str) -> None:  # noqa: ANN401
 COMMANDS: Final[dict[str, Callable[[Any, str], object]]] = {
     "time": lambda client, _: client.time(),
     "set": lambda client, key: client.set(f"{key}:text", "1", nx=True, ex=_EXPIRES_S),
-    "get": lambda client, key: client.get(f"{key}:text"),
     "del": lambda client, key: client.delete(f"{key}:none"),
     "hset": lambda client, key: client.hset(f"{key}:hash", mapping={"field": "1"}),
     "hget": lambda client, key: client.hget(f"{key}:hash", "field"),

@@ -130,7 +130,7 @@ class Watch:
         self.certificates = CertificateFiles(self.options.security.tls)
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
-        self.page = PageStore(self.instance)
+        self.page = PageStore(self.instance, topics_digest=self.options.topics_digest)
         self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
         self._throttling = Throttling(self.log)
         self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)
@@ -189,7 +189,7 @@ class Watch:
             self.log.warning(warning)
         if left is not None:
             self.log.warning(f"--auto-abort {self.settings.auto_abort}: {left}")
-        self.metrics.cluster_id = self.cluster_id
+        self.metrics.cluster_id, self.metrics.cluster_name = self.cluster_id, self.settings.cluster_name
 
     def _take_view(self, view: ChosenView, cluster: Cluster) -> None:
         """Takes the view of the coordinators, and reports what it does not detect."""
@@ -246,7 +246,6 @@ class Watch:
                 progress=self._progress,
                 missing_evidence=lambda: self.coverage.evidence,
                 is_ready=lambda: self.coverage.is_ready,
-                page=self.page,
                 push=self._push,
             )
             self.page.origin = self.sinks.origin

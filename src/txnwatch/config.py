@@ -19,7 +19,14 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import KEPT_MS, RETENTION_MS, EventsFlags
 from txnwatch.state.model.values import INT32, INT64, INTERNAL_TOPICS, TOPIC_NAME_RULE, DurationMs, is_topic_name
 from txnwatch.state.model.verdicts import CENSUS_READ_MS, DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
-from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, is_host_name, without_credentials
+from txnwatch.state.text import (
+    CLUSTER_NAME,
+    CLUSTER_NAME_RULE,
+    REDIS_URL_RULE,
+    REGISTRY_URL_RULE,
+    is_host_name,
+    without_credentials,
+)
 from txnwatch.streaming.client.notations import parse_bootstrap
 from txnwatch.streaming.job.spark_conf import DEFAULT_MASTER, conf_of
 
@@ -90,6 +97,12 @@ def _redis(value: str) -> str:
     return value
 
 
+def _cluster_name(value: str) -> str:
+    if not CLUSTER_NAME.fullmatch(value):
+        raise ValueError(f"expected {CLUSTER_NAME_RULE}")
+    return value
+
+
 def _registry(value: str) -> str:
     if not is_registry_url(value):
         raise ValueError(f"expected {REGISTRY_URL_RULE}")
@@ -127,6 +140,7 @@ Prefixes = Annotated[tuple[str, ...], BeforeValidator(_prefixes)]
 Bootstrap = Annotated[Text, AfterValidator(_bootstrap)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 RedisUrl = Annotated[str, AfterValidator(_redis)]
+ClusterName = Annotated[str, AfterValidator(_cluster_name)]
 RegistryUrl = Annotated[Text, AfterValidator(_registry)]
 SparkConf = Annotated[dict[str, str], BeforeValidator(conf_of)]
 
@@ -146,6 +160,11 @@ class RunSettings(BaseModel):
 
     bootstrap_server: Bootstrap = Field(description="host:port of some brokers, comma-separated")
     command_config: Path | None = Field(None, description="Java client properties file with security settings")
+    cluster_name: ClusterName | None = Field(
+        None,
+        description="name of the cluster for people and alerts: on the page, in its title, in events, in alerts and in "
+        "the metric txnwatch_build_info; not set: the cluster id",
+    )
     topics: Regex = Field(".*", description="regular expression; topics whose whole name matches are scanned")
     census_topics: Regex = Field(
         ".*", description="regular expression; topics that match and are not scanned are watched by census only"

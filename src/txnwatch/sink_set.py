@@ -14,13 +14,11 @@ from pathlib import Path
 
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, grantee_of, librdkafka_config
-from txnwatch.page.announced import document_of, encoded
-from txnwatch.page.store import PageStore
 from txnwatch.push.targets import PushTargets
 from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
 from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import BackgroundMirror, MirrorOutbox, MirrorQueue, OpenList, TopicOutbox
-from txnwatch.sinks.delivery.redis_sink import PAGE_PAUSE_MS, PageKeys, RedisMirror, Wish
+from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.automatic_abort import OFF
@@ -61,7 +59,6 @@ class SinkSet:
         progress: returns the progress of the running query.
         missing_evidence: returns the partitions without evidence.
         is_ready: returns whether the watch is ready.
-        page: what the page shows; Redis gets it while a page elsewhere asks for it.
         push: the targets that get every event over HTTP; they outlive a query.
         cluster: the connection of the ledger's own requests.
     """
@@ -80,7 +77,6 @@ class SinkSet:
     progress: Callable[[], Progress | None]
     missing_evidence: Callable[[], MissingEvidence]
     is_ready: Callable[[], bool]
-    page: PageStore
     push: PushTargets
     cluster: Cluster = field(init=False)
     _ledger: RunningLedger | None = field(default=None, init=False)
@@ -184,20 +180,8 @@ class SinkSet:
             mirror.offer("open", functools.partial(open_list.on_batch, lists, wall_clock_ms()))
 
         targets.append(HeartbeatTarget(beat, Every(_REDIS_HEARTBEAT_MS)))
-        targets.append(self._page_target(redis, mirror))
         self._show_open = show_open
         return mirror
-
-    def _page_target(self, redis: RedisMirror, mirror: BackgroundMirror) -> HeartbeatTarget:
-        """Writes the document of the page with each heartbeat, while a page asks for it."""
-        keys = PageKeys(lambda: redis.client, self.cluster_id, self.events.keys)
-
-        def show(heartbeat: Heartbeat) -> None:
-            progress = self.progress()
-            ends = progress.ends if progress is not None else {}
-            mirror.offer("page", lambda: keys.write(encoded(document_of(self.page, heartbeat, ends))))
-
-        return HeartbeatTarget(show, Every(PAGE_PAUSE_MS), wants=Wish(keys.is_wanted, mirror.offer).look)
 
     @property
     def origin(self) -> Origin:
@@ -211,7 +195,8 @@ class SinkSet:
             events_format=settings.events_format,
             key_file=settings.events_key_file,
         )
-        return Origin(self.cluster_id, settings.bootstrap_server, path, flags, self.coordinator_view, self.owners)
+        view, name = self.coordinator_view, settings.cluster_name
+        return Origin(self.cluster_id, settings.bootstrap_server, path, flags, view, self.owners, name)
 
     def _auto_abort(self, ledger: RunningLedger, config: LibrdkafkaConfig) -> RunningAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF

@@ -490,7 +490,7 @@ class Book:
             return with_claim(known, event, acted, now_ms)
         command = suggested(self.origin, self.as_found(event))
         claim = replace(claimed(event, known, acted, now_ms), suggested_command=command)
-        return named(claim, self.origin.owners)
+        return named(claim, self.origin.owners, self.origin.cluster)
 
     def transaction_id(
         self, producer_id: ProducerId, view: TransactionView, finding: TransactionCandidate | TransactionMoved

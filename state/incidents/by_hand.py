@@ -148,7 +148,8 @@ class AbortByHand:
         yield PauseBetweenReads()
         second, now_ms = (yield from self._confirmed(candidate)), (yield from ask(Now()))
         evidence = proven(candidate, first, None, None, now_ms)
-        event = named(span_event(self.origin, candidate, first, None, now_ms, evidence.known), self.origin.owners)
+        opened = span_event(self.origin, candidate, first, None, now_ms, evidence.known)
+        event = named(opened, self.origin.owners, self.origin.cluster)
         return FoundHang(event, evidence, second)
 
     def decide(self, evidence: ProvenHang, confirmation: SpanConfirmation) -> Plan[AbortSpec | Refused]:
@@ -242,6 +243,7 @@ def _continues(known: IncidentEvent, found: IncidentEvent) -> IncidentEvent:
     """What was found here, as the next event of a watch's incident; an outcome that is not known here stays."""
     ours = replace(
         found_too(known, found),
+        cluster_name=known.cluster_name,
         consumer_groups=known.consumer_groups,
         waiting_groups=known.waiting_groups,
         lso_standing_ms=known.lso_standing_ms,

@@ -65,7 +65,7 @@ class Origin:
     """What all events of one run share.
 
     `command_config` is the run's client properties file; `coordinator_view` is how its evidence was found; `owners` is
-    the table of owners.
+    the table of owners; `cluster_name` is None for the cluster id.
     """
 
     cluster_id: str
@@ -74,6 +74,12 @@ class Origin:
     events: EventsFlags = field(default_factory=EventsFlags)
     coordinator_view: CoordinatorAccess = CoordinatorAccess.LOG
     owners: OwnerLookup = NO_OWNERS
+    cluster_name: str | None = None
+
+    @property
+    def cluster(self) -> str:
+        """How the cluster is called: its name, or its id."""
+        return self.cluster_name if self.cluster_name is not None else self.cluster_id
 
 
 class ListedAt(NamedTuple):
@@ -445,10 +451,11 @@ def _flag(name: str, value: str) -> list[str]:
 # The owner of a transaction, what has made its transactional id, and what to know before it is ended.
 
 
-def named(event: IncidentEvent, owners: OwnerLookup) -> IncidentEvent:
-    """The event with the owner of its transaction."""
+def named(event: IncidentEvent, owners: OwnerLookup, cluster: str | None = None) -> IncidentEvent:
+    """The event with the owner of its transaction, and with the name of its cluster if it is given."""
     owner, application = owners.of(subject_of(event))
-    return replace(event, owner=owner, application=application, advice=_advice(event, application))
+    name = cluster if cluster is not None else event.cluster_name
+    return replace(event, cluster_name=name, owner=owner, application=application, advice=_advice(event, application))
 
 
 def subject_of(event: IncidentEvent) -> Subject:

@@ -276,15 +276,6 @@ def uncovered(last: Sequence[Heartbeat], now_ms: TimestampMs) -> list[Uncovered]
     ]
 
 
-def is_each_ready(active: Iterable[Heartbeat]) -> bool | None:
-    """Whether there is a ready watcher for each choice of topics; None if that is not known."""
-    ready: dict[tuple[str, str | None], set[bool | None]] = {}
-    for beat in active:
-        ready.setdefault(_coverage(beat), set()).add(beat.is_ready)
-    values = [True if True in found else False if False in found else None for found in ready.values()]
-    return False if False in values else None if None in values or not values else True
-
-
 def _coverage(beat: Heartbeat) -> tuple[str, str | None]:
     """Watchers with the same one watch the same partitions."""
     return beat.cluster_id, beat.topics_digest

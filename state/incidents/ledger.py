@@ -242,7 +242,7 @@ class Ledger:
 
     def _make(self, change: Change, made: list[IncidentEvent], now_ms: TimestampMs) -> bool:
         """The only place that makes a change of this process. An end is stored at once, also if it waits."""
-        event = named(change.event, self.origin.owners)
+        event = named(change.event, self.origin.owners, self.origin.cluster)
         making = MAKING[change.step]
         is_kept = making.may_wait and self.book.silence.keep_back(event, now_ms)
         if is_kept and event.is_open:

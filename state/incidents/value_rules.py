@@ -134,6 +134,7 @@ EVENT: Final[dict[str, Check]] = {
     "incident_id": is_incident_id,
     "sequence": is_number(1, INT32),
     "cluster_id": is_cluster_id,
+    "cluster_name": is_cluster_id,
     "topic": is_topic_name,
     "partition": is_number(0, INT32),
     "topic_id": _like(_TOPIC_ID),

@@ -87,6 +87,10 @@ class LeaseNotRenewedError(TxnwatchError):
     """The lease of the checkpoint could not be renewed for some time; a later attempt may succeed."""
 
 
+class BadFactsError(TxnwatchError):
+    """The answer of a watcher about its cluster is not what it must be; nothing of it is used."""
+
+
 class SinkError(TxnwatchError):
     """An event could not be delivered now; it is kept and retried."""
 

@@ -269,6 +269,7 @@ class IncidentEvent:
     reason: Reason | None = None
     severity: Severity
     cluster_id: str
+    cluster_name: str | None = None
     topic: str | None = None
     partition: int | None = None
     topic_id: str | None = None
@@ -312,6 +313,11 @@ class IncidentEvent:
     def event_id(self) -> str:
         """The CloudEvents id; the same for every delivery of the same event."""
         return f"{self.incident_id}-{self.sequence}"
+
+    @property
+    def cluster(self) -> str:
+        """How the cluster is called: its name, or its id."""
+        return self.cluster_name if self.cluster_name is not None else self.cluster_id
 
     @property
     def event_type(self) -> str:

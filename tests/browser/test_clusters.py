@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 
 from support.browsers import a_tab
-from support.clusters_world import ClustersWorld, OneWorld, a_beat, five_clusters, watched, with_a_hang
-from support.page_world import HANG, an_incident
+from support.clusters_world import (
+    ClustersWorld,
+    OneWorld,
+    ToldWatcher,
+    five_clusters,
+    partly_known,
+    watched,
+    with_a_hang,
+)
+from support.page_world import HANG, PageWorld, an_incident
+from txnwatch.state.model.errors import SinkError
 
 Serve = Callable[[ClustersWorld], str]
 HOSTILE = "<script>document.title='owned'</script>\u202e\x1b]0;owned\x07" + "W" * 300
@@ -21,21 +30,20 @@ def clear() -> ClustersWorld:
     return ClustersWorld([watched("payments-us"), watched("telemetry")])
 
 
-def partly_known() -> ClustersWorld:
-    unproven = {"unproven_partitions": 32, "unproven_names": ("orders-1",)}
-    return ClustersWorld([watched("payments-us"), watched("orders-us", **unproven)])
+def with_a_part() -> ClustersWorld:
+    return ClustersWorld([watched("payments-us"), partly_known("orders-us")])
 
 
 def unwatched() -> ClustersWorld:
     silent = OneWorld("a-cluster-with-a-very-long-name-that-has-to-be-broken-at-360-pixels")
-    silent.problem = "events topic 'txnwatch.events': kafka-1.example.internal:9092/bootstrap: Connect failed"
+    silent.watcher.error = SinkError("watch-0.watch.payments.svc.cluster.local:9464: Connection refused")
     return ClustersWorld([watched("payments-us", age_s=362), silent.show(), watched("telemetry")])
 
 
 STATES: dict[str, tuple[Callable[[], ClustersWorld], str]] = {
     "incident": (five_clusters, "metering-eu is not watched."),
     "clear": (clear, "All 2 clusters are clear."),
-    "partial": (partly_known, "orders-us: Nothing is known about 32 partitions"),
+    "partial": (with_a_part, "orders-us: Nothing is known about 32 partitions"),
     "unknown": (unwatched, "payments-us is not watched."),
 }
 
@@ -67,9 +75,14 @@ def test_each_state_of_the_list_in_each_form(
 
 @pytest.mark.parametrize("path", ["/", "/watcher", "/incidents", "/partition/payments/0", "/id/checkout-7"])
 @pytest.mark.parametrize("width", [360, 1440])
-def test_each_view_of_a_cluster_without_redis(browser: Any, serve_clusters: Serve, path: str, width: int) -> None:
-    world = watched("payments-eu", instance=HOSTILE[:200], version=HOSTILE[:200])
-    world.tell(an_incident("hang", 252, **{**HANG, "cluster_id": world.cluster_id}))
+def test_each_view_of_a_cluster_whose_watcher_is_hostile(
+    browser: Any, serve_clusters: Serve, path: str, width: int
+) -> None:
+    page = PageWorld()
+    page.tell(an_incident("hang", 252, **HANG))
+    told = {"instance": f"https://evil.example/{HOSTILE[:200]}", "version": HOSTILE[:50]}
+    away = ToldWatcher("PAYMENTS-EU", "https://away.example:9464/", error=SinkError(HOSTILE[:200]))
+    world = OneWorld("payments-eu", [ToldWatcher("PAYMENTS-EU", world=page, changed=told), away], servers="").show()
     url = serve_clusters(ClustersWorld([world, watched("telemetry")]))
     with a_tab(browser, url, f"/c/PAYMENTS-EU{path}", width=width, is_dark=width == 360) as tab:
         tab.until("1 partition stands still.")
@@ -77,6 +90,12 @@ def test_each_view_of_a_cluster_without_redis(browser: Any, serve_clusters: Serv
         assert tab.said == []
         assert not tab.is_too_wide
         assert "owned" not in tab.page.title()
+        links = tab.page.evaluate("[...document.querySelectorAll('a')].map((one) => one.href)")
+        assert not [link for link in links if "evil" in link], "what a watcher says is never a link"
+        if path in {"/", "/incidents"}:
+            link = tab.page.get_by_role("link", name="the page of its watcher")
+            assert link.first.get_attribute("href") == "https://watch.example:9464/"
+            assert tab.page.locator(".command").count() == 0
         assert tab.violations() == []
 
 
@@ -95,6 +114,7 @@ def test_the_way_to_a_cluster_and_back(browser: Any, serve_clusters: Serve) -> N
         tab.until("HANGING payments-0 behind checkout-7.", ".sentence h1")
         tab.page.keyboard.press("w")
         tab.until("watch-PAYMENTS-EU:/c", "table")
+        assert tab.page.get_by_role("link", name="https://watch.example:9464/").count() == 1
         tab.page.get_by_role("link", name="All clusters").click()
         tab.until("metering-eu is not watched.")
         for key in ("j", "w", "o", "t", "/"):
@@ -103,27 +123,34 @@ def test_the_way_to_a_cluster_and_back(browser: Any, serve_clusters: Serve) -> N
         assert tab.said == []
 
 
-def test_without_redis_the_lanes_are_words_and_never_green(browser: Any, serve_clusters: Serve) -> None:
-    alone = watched("eu")
-    alone.missing = "Open transactions are not known here: give Redis, or open the watcher's own page http://w:9464/."
-    with a_tab(browser, serve_clusters(ClustersWorld([alone.show()]))) as tab:
+def test_a_watcher_that_goes_away_makes_its_cluster_grey_and_the_other_one_takes_over(
+    browser: Any, serve_clusters: Serve
+) -> None:
+    first, second = (ToldWatcher("EU", f"https://{name}.example:9464/", PageWorld()) for name in ("first", "second"))
+    world = OneWorld("eu", [first, second]).show()
+    with a_tab(browser, serve_clusters(ClustersWorld([world]))) as tab:
         tab.until("All clear.")
-        tab.until("Open transactions are not known here: give Redis", "section.card")
-        assert tab.page.get_by_role("link", name="http://w:9464/").get_attribute("href") == "http://w:9464/"
-        assert tab.page.locator(".lanes").count() == 0
-        assert "open transaction" not in tab.page.inner_text("#sentence")
+        first.error = SinkError("first.example:9464 has not answered within 5 s")
+        world.show()
+        tab.until("https://first.example:9464/: first.example:9464 has not answered within 5 s", "#sentence p")
+        assert tab.page.inner_text("#sentence h1").startswith("All clear.")
+        second.error = SinkError("it refuses the login")
+        world.show()
+        tab.until("No watcher of this cluster tells what it sees. A hang would not be seen.")
+        tab.until("it refuses the login")
+        assert tab.page.evaluate("document.documentElement.dataset.state") == "unknown"
 
 
 def test_a_cluster_gets_a_hang_and_loses_its_watcher(browser: Any, serve_clusters: Serve) -> None:
     world = clear()
     with a_tab(browser, serve_clusters(world)) as tab:
         tab.until("All 2 clusters are clear.")
-        world.clusters[1].store.replace(with_a_hang("telemetry").store.seen)
+        world.clusters[1].watcher.world = with_a_hang("telemetry").watcher.world
+        world.clusters[1].show()
         tab.until("telemetry: 1 partition stands still.")
         assert tab.page.locator(".clusters li").first.inner_text().startswith("telemetry")
-        gone = watched("payments-us").tell(a_beat("PAYMENTS-US"))
-        gone.announced = OneWorld("payments-us").tell(a_beat("PAYMENTS-US", 61)).announced
-        world.clusters[0].store.replace(gone.show().store.seen)
+        world.clusters[0].watcher.age_s = 61
+        world.clusters[0].show()
         tab.until("payments-us is not watched.")
         tab.until("not watched", "#sentence h1")
 

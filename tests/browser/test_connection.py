@@ -101,7 +101,7 @@ def test_a_watcher_that_is_gone_is_unknown_and_comes_back(browser: Any) -> None:
         tab.until("All clear.")
         first.close()
         tab.until("Unknown.", within_s=6.0)
-        assert tab.page.title() == "? unknown · txnwatch"
+        assert tab.page.title() == "? unknown · Qk7rXf2mTtS9 · txnwatch"
         with closing(serving(world, port_of(first))):
             world.batch()
             tab.until("All clear.", within_s=12.0)

@@ -130,7 +130,7 @@ def test_a_user_whose_password_has_changed_is_asked_to_log_in(browser: Any, tmp_
         first.close()
         with closing(guarded(tmp_path, "new", int(first.url.rpartition(":")[2]))) as second:
             tab.until(LOG_IN, within_s=15.0)
-            assert tab.page.title() == "? unknown · txnwatch"
+            assert tab.page.title() == "? unknown · Qk7rXf2mTtS9 · txnwatch"
             second.protect(users(tmp_path, "old"))
             tab.until("All clear.", within_s=8.0)
 

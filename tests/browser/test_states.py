@@ -103,7 +103,7 @@ def test_an_incident_is_seen_within_two_seconds(browser: Any, serve: Serve) -> N
         world.batch()
         tab.until("1 partition stands still.")
         assert time.monotonic() - since < 2.0
-        assert tab.page.title() == "◆ 1 incident · txnwatch"
+        assert tab.page.title() == "◆ 1 incident · Qk7rXf2mTtS9 · txnwatch"
 
 
 def test_a_watcher_that_evaluates_nothing_is_unknown_and_its_commands_only_read(browser: Any, quiet: Serve) -> None:

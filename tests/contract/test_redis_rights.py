@@ -14,7 +14,7 @@ from support.redis_users import RedisUser, documented, of_cluster, of_one_server
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.doctor import Health, check_redis
-from txnwatch.sinks.delivery.redis_sink import PageKeys, RedisMirror, RedisPage
+from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.delivery.redis_views import COMMANDS, read_shown
 from txnwatch.state.model.errors import SinkError
 from txnwatch_demo.embedded.real_servers import EmbeddedRedis
@@ -116,29 +116,6 @@ def test_without_one_of_the_rights_status_fails(user: RedisUser, kind: str, miss
     except SinkError:
         return
     assert shown.unread
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_page_asks_for_a_document_and_reads_it_with_its_own_rights(user: RedisUser, kind: str) -> None:
-    cluster_id = unique("cluster")
-    user.grant(*documented("txnwatch"), *OF_THE_CLIENT[kind])
-    with closing(RedisMirror(user.url, cluster_id)) as mirror, closing(RedisPage(user.url)) as page:
-        keys = PageKeys(lambda: mirror.client, cluster_id, None)
-        keys.write(b"a document")
-        assert not keys.is_wanted()
-        user.grant(*documented("txnwatch-page"), *OF_THE_CLIENT[kind])
-        assert page.read(cluster_id, is_wanted=False) == b"a document"
-        assert page.read(cluster_id, is_wanted=True) == b"a document"
-        user.grant(*documented("txnwatch"), *OF_THE_CLIENT[kind])
-        assert keys.is_wanted()
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize(("kind", "missing"), [case for case in rights_of("txnwatch-page") if case[1] != ASKING])
-def test_without_one_of_the_rights_the_page_fails(user: RedisUser, kind: str, missing: str) -> None:
-    user.grant(*(rule for rule in [*documented("txnwatch-page"), *OF_THE_CLIENT[kind]] if rule != missing))
-    with closing(RedisPage(user.url)) as page, pytest.raises(SinkError):
-        page.read(unique("cluster"), is_wanted=True)
 
 
 @pytest.mark.parametrize("kind", ["one server", "Sentinel"])

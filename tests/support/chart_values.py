@@ -69,14 +69,14 @@ PAGE: dict[str, Any] = {
     "secret": {"existingSecret": "s", "owners": "owners.toml", "webConfig": "web.yml"},
     "page": {
         "enabled": True,
-        "clusters": [{"name": "eu", "bootstrap_server": "a:9092", "redis_url": "redis://redis:6379/0"}],
+        "clusters": [{"name": "eu", "watchers": ["https://watch:9464/"], "bootstrap_server": "a:9092"}],
         "port": 8080,
         "replicas": 2,
         "httpNames": ["page.example"],
         "resources": {"requests": {"cpu": "200m"}},
         "networkPolicy": {
             "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}],
-            "kafka": {"ports": [9092], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+            "watchers": {"ports": [9465], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
         },
     },
 }

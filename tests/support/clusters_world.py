@@ -1,80 +1,113 @@
-"""A page of several clusters with invented records: what their events topics and their Redis would have given."""
+"""A page of several clusters with invented watchers: what they would have told, as JSON and back."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from support.heartbeats import a_heartbeat
-from support.page_world import HANG, ORIGIN, OWNERS, PageWorld, a_busy_cluster, an_incident, now_ms, served_site
-from txnwatch.page.announced import Announced, FromRedis, PageDocument, document_of
+from support.log_lines import LogLines
+from support.page_world import HANG, OWNERS, PageWorld, a_busy_cluster, an_incident, now_ms, served_site
+from txnwatch.page.asking import ClusterAsker, ClusterSource
 from txnwatch.page.clusters import ClustersSite
+from txnwatch.page.live_picture import encode
 from txnwatch.page.served_page import PageSite
-from txnwatch.page.store import KnownNow, PageStore
+from txnwatch.page.store import KnownNow, PageStore, Watched
+from txnwatch.page.watcher_facts import WatcherFacts, decoded, facts_of
 from txnwatch.state.incidents.event_builder import Origin
-from txnwatch.state.incidents.heartbeat import Heartbeat, TopicRecord
-from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.errors import SinkError, TxnwatchError
+from txnwatch.state.model.values import TimestampMs, TopicPartition
+from txnwatch.watch.coverage import MissingEvidence
 
-GOOD: Mapping[str, Any] = {
-    "scanned_partitions": 900,
-    "census_partitions": 1_240,
-    "unproven_partitions": 0,
-    "unproven_names": (),
-    "is_ready": True,
-    "undelivered_events": 0,
-}
-MISSING = "Open transactions are not known here: give Redis, or open the watcher's own page."
+VERSION = "1.2.3"
+AWAY = "watch.example:9464: Connection refused"
 
 
-def a_beat(cluster_id: str, age_s: float = 0.4, **changes: Any) -> Heartbeat:
-    """The heartbeat of a watcher that covers everything, and that evaluated some seconds ago."""
-    evaluated_ms = now_ms() - int(age_s * 1000)
-    times = {"evaluated_ms": evaluated_ms, "time_ms": evaluated_ms}
-    return a_heartbeat(**{**GOOD, **times, "cluster_id": cluster_id, "instance": f"watch-{cluster_id}:/c", **changes})
+def facts_of_world(world: PageWorld, cluster_id: str, instance: str, at_ms: TimestampMs | None = None) -> WatcherFacts:
+    """What the watcher of a world tells about a cluster with this id."""
+    store = world.store
+    incidents = tuple(replace(one, cluster_id=cluster_id) for one in store.seen.incidents or ())
+    told = PageStore(
+        instance,
+        Origin(cluster_id, "kafka-of-the-watcher:9092"),
+        store.access,
+        replace(store.seen, incidents=incidents),
+        store.lives,
+        store.latencies_ms,
+        topics_digest="all",
+    )
+    return facts_of(told, VERSION, world.ends, now_ms() if at_ms is None else at_ms)
+
+
+@dataclass
+class ToldWatcher:
+    """A watcher that tells what its world has.
+
+    Attributes:
+        error: is raised instead of an answer.
+        changed: what is changed in its facts.
+        ahead_ms: how far its clock is ahead.
+    """
+
+    cluster_id: str
+    url: str = "https://watch.example:9464/"
+    world: PageWorld | None = None
+    age_s: float = 0.4
+    error: TxnwatchError | None = None
+    changed: dict[str, Any] = field(default_factory=dict)
+    ahead_ms: int = 0
+    before: Callable[[], object] = lambda: None
+
+    def ask(self) -> WatcherFacts:
+        self.before()
+        if self.error is not None:
+            raise self.error
+        if self.world is None:
+            raise SinkError(AWAY)
+        self.world.batch(TimestampMs(now_ms() - int(self.age_s * 1000) + self.ahead_ms + 300))
+        at_ms = TimestampMs(now_ms() + self.ahead_ms)
+        told = facts_of_world(self.world, self.cluster_id, f"watch-{self.cluster_id}:/c", at_ms)
+        values = {name: getattr(told, name) for name in told.__struct_fields__}
+        return decoded(encode({**values, **self.changed}))
 
 
 @dataclass
 class OneWorld:
-    """One cluster: `tell` it records, then `show`."""
+    """One cluster: change its watchers, then `show`."""
 
     name: str
-    missing: str = MISSING
-    problem: str | None = None
-    document: PageDocument | None = None
-    refusal: str | None = None
-    store: PageStore = field(default_factory=lambda: PageStore(seen=KnownNow(open_missing=MISSING)))
+    watchers: list[ToldWatcher] = field(default_factory=list)
+    servers: str = "kafka-1:9092"
+    wanted_id: str | None = None
+    store: PageStore = field(default_factory=lambda: PageStore(seen=KnownNow()))
 
     def __post_init__(self) -> None:
-        self.announced = Announced(self.name.upper(), OWNERS)
-        self.site = PageSite(self.store, now_ms, lambda: self.store.seen.ends, name=self.name)
+        if not self.watchers:
+            self.watchers = [ToldWatcher(self.cluster_id)]
+        source = ClusterSource(
+            name=self.name,
+            watchers=self.watchers,  # type: ignore[arg-type] - they have no client
+            origin_of=lambda cluster_id: Origin(cluster_id, self.servers, owners=OWNERS),
+            cluster_id=self.wanted_id,
+        )
+        self.lines = LogLines()
+        self.asker = ClusterAsker(source, self.store, now_ms, self.lines)
+        self.site = PageSite(self.store, self.asker.now_ms, lambda: self.store.seen.ends, name=self.name)
 
     @property
     def cluster_id(self) -> str:
-        return self.announced.cluster_id
+        return self.name.upper()
 
-    def tell(self, *found: TopicRecord) -> OneWorld:
-        """Takes records of the topic."""
-        for one in found:
-            event = self.announced.take(one, now_ms())
-            if event is not None:
-                self.store.take_event(event)
-        return self.show()
+    @property
+    def watcher(self) -> ToldWatcher:
+        return self.watchers[0]
 
-    def show(self, at_ms: TimestampMs | None = None) -> OneWorld:
-        """Makes the store that of this moment."""
-        redis = FromRedis(self.missing, self.document, self.refusal)
-        at_ms = at_ms if at_ms is not None else now_ms()
-        self.store.origin = Origin(self.cluster_id, ORIGIN.bootstrap_servers, owners=OWNERS)
-        self.store.access = self.announced.access(self.document, at_ms)
-        self.store.replace(self.announced.seen(at_ms, redis, self.problem))
+    def show(self) -> OneWorld:
+        """Asks every watcher once."""
+        for number in range(len(self.watchers)):
+            self.asker.ask(number)
         return self
-
-    def with_redis(self, world: PageWorld, **changes: Any) -> OneWorld:
-        """Takes the document that the watcher of another world would have written."""
-        self.document = document_of(world.store, a_beat(self.cluster_id, **changes), world.ends)
-        return self.show()
 
 
 @dataclass
@@ -87,7 +120,7 @@ class ClustersWorld:
         self.site = ClustersSite([one.site for one in self.clusters], now_ms)
 
     def batch(self) -> None:
-        """As time goes on: the heartbeats stay what they are."""
+        """As time goes on: every watcher is asked again."""
         for one in self.clusters:
             one.show()
 
@@ -98,28 +131,38 @@ class ClustersWorld:
             yield url
 
 
-def watched(name: str, **changes: Any) -> OneWorld:
+def watched(name: str, *, scanned: int = 900, census: int = 1_240, age_s: float = 0.4, **changes: Any) -> OneWorld:
     """A cluster of which everything is known, and nothing hangs."""
     world = OneWorld(name)
-    return world.tell(a_beat(world.cluster_id, **changes))
+    world.watcher.world = PageWorld(watched=Watched(scanned, census), young=0, **changes)
+    world.watcher.age_s = age_s
+    return world.show()
 
 
 def with_a_hang(name: str) -> OneWorld:
-    """A cluster with a hang, its open transactions from Redis."""
+    """A cluster with a hang, and healthy transactions behind it."""
+    world = OneWorld(name)
     busy = a_busy_cluster()
-    world = OneWorld(name).with_redis(busy)
-    return world.tell(an_incident("hang", 252, **{**HANG, "cluster_id": world.cluster_id}))
+    busy.incidents = []
+    busy.tell(an_incident("hang", 252, **HANG))
+    world.watcher.world = busy
+    return world.show()
+
+
+def partly_known(name: str, partitions: int = 32, **changes: Any) -> OneWorld:
+    """A cluster with partitions of which nothing is proven."""
+    unproven = tuple(TopicPartition("orders", number + 1) for number in range(partitions))
+    return watched(name, evidence=MissingEvidence(unproven=unproven, is_log_read=True), **changes)
 
 
 def five_clusters() -> ClustersWorld:
     """As in the picture of the design: a hang, one that is not watched, one partly known, and two clear ones."""
-    unproven = {"unproven_partitions": 32, "unproven_names": ("orders-1",)}
     return ClustersWorld(
         [
-            watched("payments-us", scanned_partitions=666),
-            watched("telemetry", scanned_partitions=12_440, census_partitions=0, age_s=2.1),
+            watched("payments-us", scanned=666),
+            watched("telemetry", scanned=12_440, census=0, age_s=2.1),
             watched("metering-eu", age_s=362),
             with_a_hang("payments-eu"),
-            watched("orders-us", scanned_partitions=880, census_partitions=32, age_s=0.9, **unproven),
+            partly_known("orders-us", scanned=880, census=32, age_s=0.9),
         ]
     )

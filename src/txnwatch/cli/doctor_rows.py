@@ -12,10 +12,10 @@ from typing import Annotated, Final
 
 from txnwatch.cli.one_shot import options_of
 from txnwatch.cli.output import IN_NOTES, utc
+from txnwatch.http_client import Address, HttpClient
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.push.alertmanager import STATUS_PATH
-from txnwatch.push.http_client import Address, HttpClient
 from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget, read_push_file
 from txnwatch.push.sender import STOPPED, Journal, journal_name
 from txnwatch.state.model.errors import ConfigError, SinkError

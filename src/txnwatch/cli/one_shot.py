@@ -127,6 +127,7 @@ _PLACEHOLDERS = {
     "port": "PORT",
     "host": "HOST",
     "names": "NAMES",
+    "name": "NAME",
     "master": "MASTER",
     "conf": "KEY=VALUE",
 }

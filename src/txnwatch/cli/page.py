@@ -1,7 +1,7 @@
-"""`txnwatch page`: the page of one or several clusters, made from their events topics and, if given, from Redis.
+"""`txnwatch page`: the page of one or several clusters, made from what their watchers tell over HTTP.
 
-It runs apart from any watcher, and asks a cluster for nothing but the records of its events topic. SIGTERM and Ctrl-C
-end it. SIGHUP reads the files again: the clusters, the owners, and what the entries of the clusters name.
+It runs apart from any watcher, and asks no cluster for anything. SIGTERM and Ctrl-C end it. SIGHUP reads the files
+again: the clusters and the owners.
 """
 
 from __future__ import annotations
@@ -19,26 +19,16 @@ from typing import Any, Final, NamedTuple
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
 
-from txnwatch.cli.one_shot import (
-    add_connection_flags,
-    add_events_flags,
-    add_flags,
-    add_owners_flag,
-    options_of,
-    redis_url,
-)
+from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_flags, add_owners_flag
 from txnwatch.cli.output import CLEAN, LOG, log_to_stdout
 from txnwatch.config import RunSettings, events_flags
-from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.owners.owner_table import OwnerTable, read_owners
-from txnwatch.page.clusters import SHARED, ClusterEntry, ClustersSite, read_clusters
-from txnwatch.page.follower import ClusterSource, Follower
+from txnwatch.page.asking import ClusterAsker, ClusterSource, WatcherLogin, WatcherPlace
+from txnwatch.page.clusters import ClustersSite
+from txnwatch.page.clusters_file import SHARED, ClusterEntry, clusters_of, read_clusters
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.site_files import OwnHosts
 from txnwatch.page.store import KnownNow, PageStore
-from txnwatch.setting_sources import client_properties
-from txnwatch.sinks.delivery.events_topic import EventLog
-from txnwatch.sinks.delivery.redis_sink import RedisPage
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import ConfigError, TxnwatchError
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -46,9 +36,7 @@ from txnwatch.web.server import Served, WebServer, serving
 from txnwatch.web.web_config import read_web_config
 
 DEFAULT_PORT: Final = 9465  # beside a watcher on the same machine, which usually has 9464
-_ALONE: Final = "cluster"  # the name of the only cluster, which needs none
 _HTTP_FLAGS: Final = ("http_port", "http_host", "http_names", "http_web_config_file", "log_format")
-_TIMEOUT_S: Final = 10.0
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -56,23 +44,25 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "page",
         help="serve the page of one or several clusters, apart from any watcher",
-        description="Serves the page and its JSON until it is stopped, from the events topic of each cluster: its "
-        "incidents, and the heartbeats of its watchers. The open transactions come from Redis, if it is given: a "
-        "watcher with --redis-url writes them while somebody looks. The clusters are those of --clusters-file, or the "
-        f"one of --bootstrap-server. It asks a cluster nothing else. The port is {DEFAULT_PORT} if none is given. "
-        "SIGHUP reads the files again.",
+        description="Serves the page and its JSON until it is stopped, from what the watchers of the clusters tell "
+        "over HTTP (--http-port of `txnwatch run`). The clusters are those of --clusters-file, or those of --watcher. "
+        "It connects to no broker: --bootstrap-server and the flags about the events topic are for the commands that "
+        f"it shows about the only cluster. The port is {DEFAULT_PORT} if none is given. SIGHUP reads the files again.",
     )
     parser.add_argument(
         "--clusters-file",
         type=Path,
         metavar="FILE",
-        help="TOML file with the clusters; see docs/page.md",
+        help="TOML file with the clusters, and the logins of their watchers; see docs/page.md",
+    )
+    parser.add_argument(
+        "--watcher",
+        action="append",
+        metavar="NAME=URL",
+        help="the name of a cluster, and the address of its watcher; several are allowed, also for one cluster",
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
-    parser.add_argument(
-        "--redis-url", type=redis_url, metavar="URL", help="redis://host:port/db that `txnwatch run` fills"
-    )
     add_owners_flag(parser)
     add_flags(parser, RunSettings, only=_HTTP_FLAGS)
     parser.set_defaults(run=run)
@@ -86,9 +76,9 @@ def run(parsed: argparse.Namespace) -> int:
     """
     log_to_stdout(parsed.log_format)
     port = parsed.http_port if parsed.http_port is not None else DEFAULT_PORT
-    clusters = FollowedClusters(parsed)
+    clusters = AskedClusters(parsed)
     with on_signals() as signals, serving(parsed, port, _served(), LOG, clusters.site) as server:
-        LOG.info(f"following {clusters.names}")
+        LOG.info(f"asking the watchers of {clusters.names}")
         clusters.start()
         while signals.wait():
             clusters.reload(server)
@@ -98,30 +88,25 @@ def run(parsed: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What decides how a cluster is followed: if nothing of it has changed, a reload leaves the cluster alone.
-
-    Attributes:
-        files: the content of the files that the entry names.
-    """
+    """What decides how a cluster is shown: if nothing of it has changed, a reload leaves the cluster alone."""
 
     entry: ClusterEntry
     owners: OwnerTable
-    files: tuple[bytes, ...]
 
 
-class _Followed(NamedTuple):
+class _Asked(NamedTuple):
     plan: _Plan
     site: PageSite
-    follower: Follower
+    asker: ClusterAsker
 
 
-class FollowedClusters:
-    """The clusters of the page, and the threads that follow them."""
+class AskedClusters:
+    """The clusters of the page, and the threads that ask their watchers."""
 
     def __init__(self, parsed: argparse.Namespace) -> None:
         self._parsed = parsed
         self._hosts = OwnHosts(parsed.http_names)
-        self._all = [self._follow(plan) for plan in _plans(parsed, parsed.owners)]
+        self._all = [self._asked(plan) for plan in _plans(parsed, parsed.owners)]
         self.site = ClustersSite([one.site for one in self._all], wall_clock_ms, self._hosts)
 
     @property
@@ -129,31 +114,31 @@ class FollowedClusters:
         """The names of the clusters, in order."""
         return ", ".join(one.plan.entry.name for one in self._all)
 
-    def _follow(self, plan: _Plan) -> _Followed:
+    def _asked(self, plan: _Plan) -> _Asked:
         source, store = _source(plan.entry, plan.owners), PageStore(seen=KnownNow())
-        site = PageSite(store, wall_clock_ms, functools.partial(_ends, store), self._hosts, source.name)
-        return _Followed(
-            plan, site, Follower(source, store, wall_clock_ms, LOG, functools.partial(_is_looked_at, site))
-        )
+        asker = ClusterAsker(source, store, wall_clock_ms, LOG)
+        site = PageSite(store, asker.now_ms, functools.partial(_ends, store), self._hosts, source.name)
+        asker.is_looked_at = functools.partial(_is_looked_at, site)
+        return _Asked(plan, site, asker)
 
     def start(self) -> None:
         """Starts the threads."""
         for one in self._all:
-            one.follower.start()
+            one.asker.start()
 
     def stop(self) -> None:
         """Stops the threads."""
         for one in self._all:
-            one.follower.stop()
+            one.asker.stop()
 
     def reload(self, server: WebServer) -> None:
-        """Reads the files again, and follows what they name now. If anything is invalid, nothing changes."""
+        """Reads the files again, and asks the watchers that they name now. If anything is invalid, nothing changes."""
         before = self._all
         try:
             web = read_web_config(self._parsed.http_web_config_file)
             plans = _plans(self._parsed, read_owners(self._parsed.owners_file))
             known = [(plan, next((one for one in before if one.plan == plan), None)) for plan in plans]
-            self._all = [one if one is not None else self._follow(plan) for plan, one in known]
+            self._all = [one if one is not None else self._asked(plan) for plan, one in known]
         except (TxnwatchError, OSError) as exc:
             LOG.warning(f"SIGHUP: nothing is reloaded: {exc}")
             return
@@ -161,34 +146,24 @@ class FollowedClusters:
         new, gone = _without(self._all, before), _without(before, self._all)
         self.site.replace([one.site for one in self._all])
         for one in gone:
-            one.follower.stop()
+            one.asker.stop()
         for one in new:
-            one.follower.start()
-        LOG.info(f"SIGHUP: following {self.names}; new or changed: {_names(new)}; no longer as before: {_names(gone)}")
+            one.asker.start()
+        changed = f"new or changed: {_names(new)}; no longer as before: {_names(gone)}"
+        LOG.info(f"SIGHUP: asking the watchers of {self.names}; {changed}")
 
 
-def _without(found: Sequence[_Followed], others: Sequence[_Followed]) -> list[_Followed]:
+def _without(found: Sequence[_Asked], others: Sequence[_Asked]) -> list[_Asked]:
     known = set(map(id, others))
     return [one for one in found if id(one) not in known]
 
 
-def _names(found: Sequence[_Followed]) -> str:
+def _names(found: Sequence[_Asked]) -> str:
     return ", ".join(one.plan.entry.name for one in found) or "none"
 
 
 def _plans(parsed: argparse.Namespace, owners: OwnerTable) -> list[_Plan]:
-    return [_Plan(entry, owners, _contents(entry)) for entry in _entries(parsed)]
-
-
-def _contents(entry: ClusterEntry) -> tuple[bytes, ...]:
-    """The content of the files of an entry; a file that cannot be read is reported where it is used."""
-    found = []
-    for path in (entry.command_config, entry.events_key_file):
-        try:
-            found.append(path.read_bytes() if path is not None else b"")
-        except OSError:
-            found.append(b"")
-    return tuple(found)
+    return [_Plan(entry, owners) for entry in _entries(parsed)]
 
 
 def _ends(store: PageStore) -> Any:  # noqa: ANN401 - a mapping
@@ -208,47 +183,47 @@ def _served() -> Served:
 
 
 def _entries(parsed: argparse.Namespace) -> Sequence[ClusterEntry]:
-    """The clusters: those of the file, or the one of the flags."""
+    """The clusters: those of the file, or those of the flags."""
     if parsed.clusters_file is not None:
-        given = sorted(parsed.given & set(SHARED))
+        given = [name for name in SHARED if name in parsed.given] + (["watcher"] if parsed.watcher else [])
         if given:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             raise ConfigError(f"--clusters-file: expected the clusters in the file or as flags, found {flags} as well")
         return read_clusters(parsed.clusters_file)
-    if parsed.bootstrap_server is None:
-        raise ConfigError("page: expected --clusters-file or --bootstrap-server, found neither")
-    return [ClusterEntry(name=_ALONE, **{name: getattr(parsed, name) for name in SHARED})]
+    if not parsed.watcher:
+        raise ConfigError("page: expected --clusters-file or --watcher, found neither")
+    found = clusters_of(parsed.watcher, {name: getattr(parsed, name) for name in SHARED})
+    given = [name for name in SHARED if name in parsed.given]
+    if given and len(found) > 1:
+        flag = given[0].replace("_", "-")
+        raise ConfigError(f"--{flag}: expected one cluster, found {len(found)}: --clusters-file has settings for each")
+    return found
 
 
 def _source(entry: ClusterEntry, owners: OwnerTable) -> ClusterSource:
-    """Where the knowledge about a cluster is; checks everything that needs no server.
+    """Where the knowledge about a cluster is; checks everything that needs no watcher.
 
     Raises:
         ConfigError: a file cannot be read, or is invalid.
     """
-    keys = events_keys(entry.events_key_file, LOG.warning)
-    properties = client_properties(entry.command_config)
-    decode = decoder(registry_codec(entry.schema_registry_url, properties, entry.events_topic))
-
-    def open_log() -> EventLog:
-        config = librdkafka_config(options_of(entry.bootstrap_server, entry.command_config))
-        return EventLog(config, entry.events_topic, decode, keys, timeout_s=_TIMEOUT_S, report=LOG.warning)
-
-    librdkafka_config(options_of(entry.bootstrap_server, entry.command_config))  # an invalid setting is an error now
+    login = None
+    if entry.user is not None and entry.password_file is not None:
+        login = WatcherLogin(entry.user, entry.password_file)
+        login.check()
+    places = [WatcherPlace(url, client, login) for url, client in zip(entry.watchers, entry.clients(), strict=True)]
     return ClusterSource(
         name=entry.name,
-        open_log=open_log,
+        watchers=places,
         origin_of=functools.partial(_origin, entry, owners),
-        owners=owners,
-        redis=RedisPage(entry.redis_url, keys) if entry.redis_url is not None else None,
-        watcher_url=entry.watcher_url,
+        cluster_id=entry.cluster_id,
     )
 
 
 def _origin(entry: ClusterEntry, owners: OwnerTable, cluster_id: str) -> Origin:
-    """What the commands about a cluster share."""
+    """What the commands about a cluster share: all of it is from the operator, and nothing from the watcher."""
     flags = events_flags(entry.events_topic, entry.schema_registry_url, key_file=entry.events_key_file)
-    return Origin(cluster_id, entry.bootstrap_server, _absolute(entry.command_config), flags, owners=owners)
+    servers = entry.bootstrap_server or ""
+    return Origin(cluster_id, servers, _absolute(entry.command_config), flags, owners=owners)
 
 
 def _absolute(path: Path | None) -> str | None:

@@ -67,10 +67,12 @@ def run_until_stopped(watch: Watch, begun: SparkStart, stop: StopRequest, reload
     stop.run(watch.check)
     reload.certificates, reload.timeout_limit = watch.certificates, watch.timeout_limit
     with locked(watch.checkpoint), contextlib.ExitStack() as serving:
-        page = PageSite(watch.page, wall_clock_ms, watch.ends, OwnHosts(watch.settings.http_names))
+        settings = watch.settings
+        page = PageSite(watch.page, wall_clock_ms, watch.ends, OwnHosts(settings.http_names), settings.cluster_name)
         reload.server = serving.enter_context(served(watch.settings, watch.metrics, watch.log, page))
         partitions = sum(len(topic.partitions) for topic in watch.topics)
-        LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
+        name = f"{settings.cluster_name} ({watch.cluster_id})" if settings.cluster_name else watch.cluster_id
+        LOG.info(f"watching cluster {name}: {len(watch.topics)} topics, {partitions} partitions")
         LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
         log_step(f"1 of 3: Spark starts{_FASTER if watch.may_start_faster() else ''}")
         session = stop.run(functools.partial(watch.start_spark, begun))

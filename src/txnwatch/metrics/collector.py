@@ -160,6 +160,7 @@ class Metrics(Collector):
         registry: the registry that a scrape reads.
         progress: returns the progress of the running query; None while it is unknown.
         cluster_id: set once it is known.
+        cluster_name: how the cluster is called; None for its id.
         jvm_pid: the process of Spark's JVM on this machine; None before it runs.
     """
 
@@ -170,6 +171,7 @@ class Metrics(Collector):
         self.progress: Callable[[], Progress | None] = lambda: None
         self.is_page_up: Callable[[], bool] = lambda: False
         self.cluster_id = ""
+        self.cluster_name: str | None = None
         self.jvm_pid: int | None = None
         self._now_ms = now_ms
         self._lock = threading.Lock()
@@ -361,7 +363,8 @@ class Metrics(Collector):
         """The metrics whose values are computed at the scrape."""
         yield gauge("up", {(): int(self.is_judging)})
         yield gauge("page_up", {(): int(self.is_page_up())})
-        yield gauge("build_info", {(version(NAMESPACE), self.cluster_id): 1})
+        name = self.cluster_name if self.cluster_name is not None else self.cluster_id
+        yield gauge("build_info", {(version(NAMESPACE), self.cluster_id, name): 1})
         picture, progress = self._picture, self.progress()
         if picture is not None:
             yield from _of_picture(picture, self._now_ms())

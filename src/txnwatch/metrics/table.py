@@ -65,7 +65,7 @@ _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
 METRICS: tuple[Metric, ...] = (
     Metric(HEALTH, "up", _G, (), "1 if the last evaluated barrier is younger than 15 s, else 0", is_read=True),
-    Metric(HEALTH, "build_info", _G, ("version", "cluster_id"), "always 1", is_read=True),
+    Metric(HEALTH, "build_info", _G, ("version", "cluster_id", "cluster_name"), "always 1", is_read=True),
     Metric(
         HEALTH,
         "ready",

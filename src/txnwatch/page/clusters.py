@@ -1,142 +1,37 @@
-"""The clusters of `txnwatch page`: the file that names them, and the page of several.
+"""The page of several clusters: the list of them at `/`, and the page of each below `/c/<cluster id>/`.
 
-The file is TOML with `[[cluster]]` entries, and is checked at the start. The keys of an entry are settings of `run`,
-with the same names and rules. References (`${file:...}`, `${env:...}`) in values are replaced.
+The list has one line for each cluster, the worst first, and one sentence about all. A cluster whose watchers have not
+answered yet has no id; its address has its name. With one cluster, `/` leads to it. The clusters can be replaced while
+the page is served: the streams of those that stay go on. Each cluster has the clock of its watcher; the times in the
+list are by the clock of this process.
 
-The page has the list at `/`, and the page of each cluster below `/c/<cluster id>/`. The list has one line for each
-cluster, the worst first, and one sentence about all. A cluster whose brokers have not answered yet has no id; its
-address has its name. With one cluster, `/` leads to it. The clusters can be replaced while the page is served: the
-streams of those that stay go on.
+Apart: it serves over HTTP whatever clusters it gets, and cli/page.py asks the watchers of the file.
 
-Apart: it serves over HTTP whatever clusters it gets, and cli/page.py follows those of the file. The schema of the chart
-is made from the class of an entry, without the command.
-
-Law:
-    * No error shows a value that may be a secret.
-    * The state of all is that of the worst, and unknown comes before clear. The sentence names the worst cluster and
-      each one that is not watched.
+Law: the state of all is that of the worst, and unknown comes before clear. The sentence names the worst cluster and
+each one that is not watched.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
-from txnwatch.config import EVENTS_TOPIC, Bootstrap, RedisUrl, RegistryUrl, RunSettings, TopicName
 from txnwatch.page.live_picture import Freshness, LivePicture
-from txnwatch.page.picture import Picture
+from txnwatch.page.picture import Picture, id_for_address
 from txnwatch.page.served_page import Collect, PageSite
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, file_routes
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import Part, as_text, counted, evaluated, name, number
-from txnwatch.setting_sources import expanded, toml_of
-from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import DurationMs, TimestampMs
-from txnwatch.state.text import WEB_ADDRESS
-
-ENTRIES: Final = "cluster"
-MOST_CLUSTERS: Final = 100
-NAME_RULE: Final = "a-z, A-Z, 0-9, '.', '_' and '-', at most 63 characters, the first a letter or a digit"
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-
-
-def _name(value: str) -> str:
-    if not NAME.fullmatch(value):
-        raise ValueError(f"expected {NAME_RULE}")
-    return value
-
-
-def _web(value: str) -> str:
-    if not WEB_ADDRESS.fullmatch(value):
-        raise ValueError("expected an address that begins with https:// or http://")
-    return value
-
-
-class ClusterEntry(BaseModel):
-    """One `[[cluster]]`.
-
-    Attributes:
-        name: how the page calls the cluster.
-        watcher_url: the page of its watcher, for what the topic does not have.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    name: Annotated[str, AfterValidator(_name)]
-    bootstrap_server: Bootstrap
-    command_config: Path | None = None
-    events_topic: TopicName = EVENTS_TOPIC
-    schema_registry_url: RegistryUrl | None = Field(None, repr=False)
-    events_key_file: Path | None = None
-    redis_url: RedisUrl | None = Field(None, repr=False)
-    watcher_url: Annotated[str, AfterValidator(_web)] | None = None
-
-
-# The settings of `run` that an entry can have, and that the command has as flags for one cluster.
-SHARED: Final = tuple(name for name in ClusterEntry.model_fields if name in RunSettings.model_fields)
-
-
-def read_clusters(path: Path) -> Sequence[ClusterEntry]:
-    """The clusters in a file.
-
-    Raises:
-        ConfigError: the file cannot be read, or an entry is not valid. The message names the entry and the key.
-    """
-    where = f"--clusters-file {path}"
-    raw = toml_of(path, where, "expected a file that can be read, found: ")
-    entries = raw.get(ENTRIES)
-    unknown = sorted(raw.keys() - {ENTRIES})
-    if unknown:
-        raise ConfigError(f"{where}: expected [[{ENTRIES}]] entries, found the key {unknown[0]!r}")
-    if not isinstance(entries, list) or not entries:
-        raise ConfigError(f"{where}: expected [[{ENTRIES}]] entries, found none")
-    if len(entries) > MOST_CLUSTERS:
-        raise ConfigError(f"{where}: expected at most {MOST_CLUSTERS} entries, found {len(entries)}")
-    found = [_entry(entry, number, where) for number, entry in enumerate(entries, 1)]
-    names = [one.name for one in found]
-    if double := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"{where}: expected a name of its own for each cluster, found {double} twice")
-    return found
-
-
-def _entry(raw: Any, number: int, where: str) -> ClusterEntry:  # noqa: ANN401 - any value of TOML
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{where}: entry {number}: expected a table with keys, found another value")
-    place = f"{where}: entry {number}"
-    values: dict[str, Any] = {
-        key: expanded(value, f"{place}: {key}") if isinstance(value, str) else value for key, value in raw.items()
-    }
-    try:
-        return ClusterEntry(**values)
-    except ValidationError as exc:
-        raise ConfigError("; ".join(f"{place}: {text}" for text in _problems(exc))) from None
-
-
-def _problems(error: ValidationError) -> Iterator[str]:
-    for found in error.errors(include_input=False, include_url=False):
-        key = ".".join(str(part) for part in found["loc"])
-        if found["type"] == "extra_forbidden":
-            yield f"unknown key {key!r}; known keys: {', '.join(ClusterEntry.model_fields)}"
-        elif found["type"] == "missing":
-            yield f"{key}: expected a value, found none"
-        else:
-            text = found["msg"].removeprefix("Value error, ")
-            yield f"{key}: {text if text.startswith('expected') else f'expected another value: {text}'}"
-
-
-# The page.
 
 READ_WITHIN_MS: Final = DurationMs(5_000)  # several times the pause between two pictures
 _NAMED: Final = 12
@@ -158,17 +53,30 @@ class OneCluster(NamedTuple):
         name: how the operator calls it.
         cluster_id: None until its brokers have answered.
         status: the section of its own picture.
+        ahead_ms: how far the clock of its page is ahead of the clock of this process.
     """
 
     key: str
     name: str
     cluster_id: str | None
     status: Mapping[str, Any]
+    ahead_ms: int = 0
 
     @property
     def state(self) -> PageState:
         """Its state."""
         return PageState(self.status["state"])
+
+    @property
+    def judged_ms(self) -> TimestampMs | None:
+        """When its last evaluated barrier was listed, by the clock of this process."""
+        judged_ms = self.status["judged_ms"]
+        return TimestampMs(judged_ms - self.ahead_ms) if judged_ms is not None else None
+
+    @property
+    def headline(self) -> list[Part]:
+        """Its sentence, with times by the clock of this process."""
+        return [part if isinstance(part, str) else part - self.ahead_ms for part in self.status["headline"]]
 
     @property
     def is_unwatched(self) -> bool:
@@ -211,8 +119,8 @@ def _row(one: OneCluster) -> dict[str, Any]:
         "tone": status["tone"],
         "text": _text(one),
         "incidents": status["open_incidents"] if one.state is not PageState.UNKNOWN else None,
-        "judged_ms": status["judged_ms"],
-        "is_late": one.state is PageState.UNKNOWN and status["judged_ms"] is not None,
+        "judged_ms": one.judged_ms,
+        "is_late": one.state is PageState.UNKNOWN and one.judged_ms is not None,
     }
 
 
@@ -221,8 +129,7 @@ def _text(one: OneCluster) -> list[Part]:
     if one.state is PageState.CLEAR:
         watched = one.status["partitions"]
         return [f"All clear on {counted(watched['scanned'] + watched['census'], 'partition')}."]
-    parts: list[Part] = list(one.status["headline"])
-    return parts
+    return one.headline
 
 
 def _headline(ordered: Sequence[OneCluster]) -> list[Part]:
@@ -232,9 +139,9 @@ def _headline(ordered: Sequence[OneCluster]) -> list[Part]:
     unwatched = [one for one in unknown if one.is_unwatched]
     sentences: list[Sequence[Part]] = []
     if worst.state is PageState.INCIDENT:
-        sentences.append([f"{name(worst.name)}: {worst.status['headline'][0]}"])
+        sentences.append([f"{name(worst.name)}: {worst.headline[0]}"])
     elif worst.state not in {PageState.UNKNOWN, PageState.CLEAR}:
-        first, *rest = worst.status["headline"]
+        first, *rest = worst.headline
         sentences.append([f"{name(worst.name)}: {first}", *rest])
     if unwatched:
         sentences.append([f"{_names(unwatched)} not watched."])
@@ -350,14 +257,18 @@ class ClustersSite:
     def _cluster(self, site: PageSite) -> OneCluster:
         origin = site.store.origin
         cluster_id = origin.cluster_id if origin is not None else None
-        return OneCluster(self._key(site), site.name or "", cluster_id, site.live.picture["status"])
+        # In whole seconds: else each answer would change every line a little.
+        ahead_ms = round((site.now_ms() - self.now_ms()) / 1000) * 1000
+        return OneCluster(self._key(site), site.name or "", cluster_id, site.live.picture["status"], ahead_ms)
 
     def _key(self, site: PageSite) -> str:
-        """The part of its address: its id, if it is known, and no cluster before it in the list has the same id."""
+        """The part of its address: its name, or its id if no cluster before it in the list has the same one.
+
+        The id is what a watcher says. One that is no plain part of a path is not used.
+        """
         origin = site.store.origin
-        if origin is None or self._site_of(origin.cluster_id) is not site:
-            return site.name or ""
-        return origin.cluster_id
+        key = id_for_address(origin.cluster_id) if origin is not None else None
+        return key if key is not None and self._site_of(key) is site else site.name or ""
 
     def _site_of(self, key: str) -> PageSite | None:
         """The first cluster with this name, or else with this id."""

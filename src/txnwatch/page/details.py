@@ -59,7 +59,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
 
 def forgotten(known: Knowledge, incident_id: str) -> str | None:
     """The command that reads the events of an incident that is not known here; None if it is not the id of one."""
-    origin = known.store.origin
+    origin = known.store.commands
     return read_events(origin, incident_id) if origin is not None and is_incident_id(incident_id) else None
 
 
@@ -229,12 +229,11 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
         "partition": at.partition,
         "watched": _watched(spans, at),
         "is_unproven": known.seen.reach is None or known.seen.reach.lacks(at) is not False,
-        "open_missing": known.seen.open_missing,
         "last_stable": lowest,
         "end": spans.end(at),
         "hidden": spans.hidden(at),
         "holder_is_listed": is_listed,
-        "look": to_find(known.store.origin, at) if lowest is not None and not is_listed else None,
+        "look": to_find(known.store.commands, at) if lowest is not None and not is_listed else None,
         "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
         "more": max(0, len(held) - LISTED),
         "incidents": [incident_row(known, one) for one in incidents],

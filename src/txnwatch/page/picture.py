@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from txnwatch.page.store import KnownNow, PageStore, Reach
+from txnwatch.page.store import KnownNow, PageStore, Reach, WatcherRow
 from txnwatch.page.truth import CALM, Facts, PageState, PageTruth, judge
 from txnwatch.page.words import (
     LOOK_AGAIN,
@@ -59,6 +59,7 @@ INCIDENTS: Final = 200
 RECENT: Final = 20
 NAMED: Final = 3
 PLACES: Final = 16
+_REASON: Final = 300
 _AGES_S: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 1 << 20)
 _HEALTHY_RANK: Final = len(Verdict)
 _PHASE_OF_STATE: Final = {UNOWNED: "unowned", OWNER_UNKNOWN: "open"}
@@ -99,7 +100,6 @@ class Knowledge:
             unproven=reach.unproven if reach is not None else None,
             undecided=reach.undecided_spans if reach is not None else None,
             open_verdicts=verdicts,
-            unread=seen.unread,
             undelivered=seen.undelivered,
         )
 
@@ -271,16 +271,21 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "early_warnings": sum(event.verdict is Verdict.LONG_RUNNING for event in incidents),
         "groups_stopped": len(stopped),
         "groups_at_risk": len(at_risk),
-        "open_missing": seen.open_missing,
-        "open_transactions": totals.open if seen.open_missing is None else None,
+        "open_transactions": totals.open,
         "states": dict(totals.states),
         "oldest_ms": totals.oldest_ms,
-        "watchers": [
-            {**one._asdict(), "instance": name(one.instance), "version": name(one.version)} for one in seen.watchers
-        ],
+        "watchers": [_watcher(one) for one in seen.watchers],
         "worst": urgent[0].incident_id if urgent else None,
-        "search_command": _search(known.store.origin),
+        "search_command": _search(known.store.commands),
     }
+
+
+def _watcher(row: WatcherRow) -> dict[str, Any]:
+    """A watcher as a row. Its address is the operator's own; what it says of itself is only text."""
+    problem = name(row.problem, _REASON) if row.problem is not None else None
+    told = {"instance": row.instance, "version": row.version}
+    shown = {key: name(value) if value is not None else None for key, value in told.items()}
+    return {**row._asdict(), **shown, "problem": problem}
 
 
 def _unproven(reach: Reach, facts: Facts) -> dict[str, Any]:
@@ -314,10 +319,10 @@ def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str]
         parts.append(f"to call: {owners}")
     if seen.judged_ms is not None:
         parts.append(f"evaluated on {counted(total, 'partition')}")
-        if seen.open_missing is None:
-            parts.append(counted(seen.totals.open, "open transaction"))
-    if urgent and seen.problem is not None:
-        parts.append(seen.problem)
+        parts.append(counted(seen.totals.open, "open transaction"))
+    if seen.problem is None:
+        away = ((one.url, one.problem) for one in seen.watchers if one.problem is not None)
+        parts += [f"{name(url)}: {name(problem, _REASON)}" for url, problem in away]
     ended = [event.time_ms for event in seen.incidents or () if event.resolution is not None]
     if ended and not urgent:
         return [" · ".join(map(str, parts)), " · the last incident ended ", max(ended), " ago"]
@@ -367,7 +372,7 @@ def held_places(event: IncidentEvent, spans: Spans) -> list[str]:
 
 def _to_do(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     """The next step and its command; `look` is the command that only reads."""
-    origin = known.store.origin
+    origin = known.store.commands
     look = _look(origin, event)
     if known.truth.state is PageState.UNKNOWN:
         return {"next": LOOK_AGAIN, "decision": None, "command": look, "look": look}
@@ -473,7 +478,7 @@ def _lane_row(known: Knowledge, lane: _Lane) -> dict[str, Any]:
         "topic": lane.at.topic,
         "partition": lane.at.partition,
         "holder": _bar(lane.holder) if lane.holder is not None else None,
-        "look": to_find(known.store.origin, lane.at) if lane.holder is None else None,
+        "look": to_find(known.store.commands, lane.at) if lane.holder is None else None,
         "behind": [_bar(one) for one in lane.behind],
         "more": lane.more,
         "last_stable": spans.last_stable(lane.at),

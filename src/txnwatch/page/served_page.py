@@ -20,11 +20,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from txnwatch import __version__
 from txnwatch.page import details
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.picture import INCIDENTS, Knowledge, Picture, picture_of
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.store import PageStore
+from txnwatch.page.watcher_facts import facts_of
 from txnwatch.page.words import as_text, duration, evaluated
 from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.pauses import Every
@@ -46,7 +48,7 @@ class PageSite:
     Attributes:
         ends: returns the ends of partitions; is called in the thread of the metrics.
         hosts: the host names under which the page is reached.
-        name: how the operator calls the cluster; None if this process is its watcher.
+        name: how the operator calls the cluster; None for its id.
     """
 
     store: PageStore
@@ -102,8 +104,7 @@ class PageSite:
         self._asked_s = time.monotonic()
         if not self._pace.is_due(self.store.seen):
             return None
-        if self._reading_ends.take(asyncio.get_running_loop().time()):
-            await self._read_ends()
+        await self._read_ends()
         figures = {name: [value] for name, value in self._figures().items()}
         known = Knowledge(store=self.store, seen=self.store.seen, now_ms=self.now_ms(), ends=self._ends, series=figures)
         self._known = known
@@ -112,7 +113,7 @@ class PageSite:
 
     async def _read_ends(self) -> None:
         """Reads the ends of the partitions. Spark may not answer: then they are not known, and nothing waits for it."""
-        if self._collect is None:
+        if self._collect is None or not self._reading_ends.take(asyncio.get_running_loop().time()):
             return
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._collect(self.ends))
@@ -124,7 +125,7 @@ class PageSite:
     def _figures(self) -> dict[str, float | None]:
         """The watcher's own figures at this moment."""
         seen = self.store.seen
-        is_open_known = seen.judged_ms is not None and seen.open_missing is None
+        is_open_known = seen.judged_ms is not None
         return {
             "latency_p99_ms": self.store.latency_p99_ms,
             "batch_ms": seen.batch_ms,
@@ -162,6 +163,8 @@ class PageSite:
 
     def _resources(self) -> Iterable[tuple[str, Serve]]:
         yield from self.live.resources()
+        if self.store.instance:  # this process is the watcher, and knows the facts itself
+            yield "facts", self._facts
         yield "schema", self.assets.serve_schema
         yield "series", self.live.with_picture(lambda _, request: self._columns(request))
         yield "incidents", self.live.with_picture(_incidents)
@@ -187,6 +190,13 @@ class PageSite:
         await self.live.refresh()
         assert self._known is not None
         return PlainTextResponse(_text_of(self.live.picture, self._known.now_ms))
+
+    async def _facts(self, request: Request) -> Response:
+        """What a page of several clusters is made from."""
+        if self.store.origin is None:
+            raise HTTPException(503, "expected a watcher that is connected to its cluster, found none yet")
+        await self._read_ends()
+        return answer(request, encode(facts_of(self.store, __version__, self._ends, self.now_ms())), JSON)
 
     def _columns(self, request: Request) -> dict[str, Any]:
         seconds = _number_of(request, "seconds", int(_POINTS * _SAMPLE_S))

@@ -1,6 +1,6 @@
 """What the page knows: references to what the driver has anyway, replaced after each micro-batch.
 
-`txnwatch page` has the same store, and fills it from the events topic and from Redis (`announced.py`).
+`txnwatch page` has the same store, and fills it with what a watcher tells (`watcher_facts.py`).
 
 Law: a micro-batch pays for one tuple of references. It encodes nothing, copies no list of transactions, and takes no
 lock that a viewer can hold. The page thread reads attributes of `PageStore`, and each of them is replaced as a whole.
@@ -42,14 +42,25 @@ class Watched(NamedTuple):
 
 
 class WatcherRow(NamedTuple):
-    """A watcher by its last heartbeat; `doubt` is why it is ignored, None if it is not."""
+    """A watcher that `txnwatch page` asks.
 
-    instance: str
-    version: str
-    evaluated_ms: TimestampMs
-    is_active: bool
-    view: str
-    doubt: str | None
+    Attributes:
+        url: where it is asked, from the operator.
+        is_shown: whether the page is made from its answer.
+        problem: why its last answer is not used; None if it can be.
+        took_ms: how long its last answer took.
+        instance, version, view: what it says of itself; None without an answer.
+        judged_ms: when its last evaluated barrier was listed, by the clock of the page of this cluster.
+    """
+
+    url: str
+    is_shown: bool
+    problem: str | None
+    took_ms: DurationMs | None = None
+    instance: str | None = None
+    version: str | None = None
+    view: CoordinatorAccess | None = None
+    judged_ms: TimestampMs | None = None
 
 
 NOT_WATCHED: Final = Watched(0, 0)
@@ -151,7 +162,7 @@ class Reach(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNow:
-    """What is known of a cluster at one moment: the end of a micro-batch, or what was announced about it.
+    """What is known of a cluster at one moment: the end of a micro-batch, or what its watcher has told.
 
     Attributes:
         judged_ms: when the last evaluated barrier was listed; None before the first one.
@@ -162,13 +173,12 @@ class KnownNow:
         lists: the open list of each bucket.
         by_census: the offsets of partitions that only a census watches, as each bucket has listed them.
         ends: the ends of partitions, as far as `lists` came with them.
-        open_missing: why the open transactions are not known, in words; None if they are.
         incidents: the last event of each incident that is open, or ended less than a day ago.
         undelivered: events that the events topic has not taken.
-        is_source_read, unread: see `Facts`.
+        is_source_read: see `Facts`.
         stopped: the targets that want no more events.
-        problem: what could not be read or believed, in words; None if there is nothing.
-        watchers: the watchers of the cluster; empty if this process is the watcher.
+        problem: why no watcher is believed now, in words; None if one is.
+        watchers: the watchers that are asked; empty if this process is the watcher.
     """
 
     judged_ms: TimestampMs | None = None
@@ -179,20 +189,18 @@ class KnownNow:
     lists: Sequence[OpenTransactions] = ()
     by_census: Sequence[PartitionEnds] = ()
     ends: Mapping[TopicPartition, Offset] = field(default_factory=dict)
-    open_missing: str | None = None
     incidents: Sequence[IncidentEvent] | None = None
     reach: Reach | None = None
     is_ready: bool | None = None
     watched: Watched = NOT_WATCHED
     undelivered: int | None = None
     is_source_read: bool = False
-    unread: int | None = None
     stopped: Sequence[str] = ()
     problem: str | None = None
     watchers: Sequence[WatcherRow] = ()
 
 
-NOTHING_EVALUATED: Final = KnownNow(is_source_read=True, unread=0)  # a watch that has just started
+NOTHING_EVALUATED: Final = KnownNow(is_source_read=True)  # a watch that has just started
 
 
 @dataclass(slots=True)
@@ -200,7 +208,8 @@ class PageStore:
     """The references; the driver's thread writes, the page's thread reads.
 
     Attributes:
-        origin: what the commands of this watch share; None until the cluster is known.
+        origin: the cluster, its owners, and what the commands of this watch share; None until the cluster is known.
+        topics_digest: of the settings that choose the topics.
         access: how the coordinators' view is known.
         instance: the name of this watch.
         seen: what is known now.
@@ -215,7 +224,13 @@ class PageStore:
     seen: KnownNow = NOTHING_EVALUATED
     lives: dict[str, LifeShown] = field(default_factory=dict)
     latencies_ms: tuple[DurationMs, ...] = ()
+    topics_digest: str = ""
     on_change: Callable[[], None] = lambda: None
+
+    @property
+    def commands(self) -> Origin | None:
+        """What commands are made from; None if it is not known where the brokers are."""
+        return self.origin if self.origin is not None and self.origin.bootstrap_servers else None
 
     def take(self, emitted: Sequence[Finding], found: KnownNow, now_ms: TimestampMs) -> None:
         """Takes the output of a micro-batch; without an evaluated barrier, the former one stays the last."""
@@ -245,7 +260,7 @@ class PageStore:
                 lists=last.lists,
                 by_census=last.by_census,
             )
-        self.replace(replace(found, is_source_read=True, unread=0))
+        self.replace(replace(found, is_source_read=True))
 
     def replace(self, seen: KnownNow) -> None:
         """Takes what is known now."""

@@ -2,7 +2,7 @@
 
 Law: the page is never green by default. `judge` asks every condition, and the first one that is not met decides the
 state. A value that is not known is None, and meets no condition. Only if all conditions are met, the state is `clear`.
-The table is the same for the page of a watcher and for a page that is made from the events topic.
+The table is the same for the page of a watcher and for the page of several clusters.
 
 The browser adds two conditions that only it can check: a message came within 3 s, and the last barrier is not older
 than `judged_within_ms` at the moment of drawing. Pure: no I/O, no clock.
@@ -41,8 +41,8 @@ class Facts:
     Attributes:
         judged_ms: when the last evaluated barrier was listed, by the clock of `now_ms`. Not when its evaluation ended:
             a slow micro-batch says nothing about the time in which it runs.
-        judged_within_ms: how long ago that may be: longer if it is known from heartbeats, which have pauses.
-        is_source_read: whether everything was read that the page is made from.
+        judged_within_ms: how long ago that may be.
+        is_source_read: whether the watcher has told what the page is made from; of its own page always.
         access: how the coordinators' view is known.
         is_ready: whether the watch has read what it needs once.
         is_log_read: whether a part of the coordinators' log is read to its end.
@@ -50,7 +50,6 @@ class Facts:
             of the coordinators' log included.
         undecided: how much open data fresh reads have neither confirmed nor refuted for 30 s.
         open_verdicts: the verdict of each open incident.
-        unread: the number of documents about the cluster that are broken, or that somebody else has written.
         undelivered: the number of events that the events topic has not taken.
     """
 
@@ -64,7 +63,6 @@ class Facts:
     unproven: int | None = None
     undecided: int | None = None
     open_verdicts: Sequence[Verdict] | None = None
-    unread: int | None = None
     undelivered: int | None = None
 
 
@@ -100,7 +98,6 @@ CONDITIONS: Final[tuple[Condition, ...]] = (
     Condition("no incident is open", _has_no_incident, PageState.INCIDENT),
     Condition("the watch is ready", lambda facts: facts.is_ready is True, PageState.UNKNOWN),
     Condition("the coordinators' log is read", lambda facts: facts.is_log_read is True, PageState.UNKNOWN),
-    Condition("every document is believed", lambda facts: facts.unread == 0, PageState.UNKNOWN),
     Condition("all open data is decided", lambda facts: facts.undecided == 0, PageState.PARTIAL),
     Condition("every partition is proven", lambda facts: facts.unproven == 0, PageState.PARTIAL),
     Condition("the events topic has every event", lambda facts: facts.undelivered == 0, PageState.PARTIAL),

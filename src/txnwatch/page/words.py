@@ -208,7 +208,7 @@ def headline(
 ) -> list[Part]:
     """The one sentence of the overview.
 
-    `problem` is what could not be read or believed. `held` gives the partitions that an incident holds back.
+    `problem` is why no watcher is believed. `held` gives the partitions that an incident holds back.
     """
     match truth.state:
         case PageState.CLEAR:
@@ -227,9 +227,8 @@ def headline(
 
 # By the name of the condition that is not met.
 _UNKNOWN: Final = {
-    "the source is read": "Nothing was read about this cluster. A hang would not be seen.",
+    "the source is read": "No watcher of this cluster tells what it sees. A hang would not be seen.",
     "a barrier was evaluated": "The watcher has not evaluated anything yet. A hang would not be seen.",
-    "every document is believed": "A document about this cluster cannot be believed, and it may be about a hang.",
     "the view shows hangs": "The coordinators' log is not read, and the coordinators are not asked: no hang is proven.",
     "the watch is ready": "The watcher is still reading the coordinators' log for the first time.",
     "the coordinators' log is read": "The coordinators' log is not read, so no hang is proven.",
@@ -244,8 +243,6 @@ def _unknown(truth: PageTruth, facts: Facts) -> list[Part]:
             facts.judged_ms or 0,
             " old. A new hang would not be seen.",
         ]
-    if truth.why == "the watch is ready" and facts.is_ready is None:
-        return ["Unknown.", " The heartbeat does not say whether the watcher is ready."]
     return ["Unknown.", f" {_UNKNOWN[truth.why or '']}"]
 
 

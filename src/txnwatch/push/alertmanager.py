@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from txnwatch.push.http_client import Address, HttpClient
+from txnwatch.http_client import Address, HttpClient
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetThread
 from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts
@@ -236,7 +236,7 @@ def _labels(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
         **target.labels,
         "alertname": ALERT_NAMES[event.verdict],
         "severity": str(event.severity),
-        "cluster": event.cluster_id,
+        "cluster": event.cluster,
         **place,
         "incident": event.incident_id,
         "owner": team_of(event),

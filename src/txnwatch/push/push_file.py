@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from txnwatch.push.http_client import Address, HttpClient, parse_address
+from txnwatch.http_client import Address, HttpClient, parse_address
 from txnwatch.setting_sources import expanded, toml_of
 from txnwatch.state.model.errors import ConfigError, SinkError
 from txnwatch.state.model.values import DurationMs

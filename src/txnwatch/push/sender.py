@@ -28,7 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from txnwatch.push.http_client import Address, HttpClient, Reply
+from txnwatch.http_client import Address, HttpClient, Reply
 from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget
 from txnwatch.sinks.delivery.outbox import WorkerThread
 from txnwatch.state.model.errors import SinkError

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from txnwatch.http_client import Address
 from txnwatch.push.alertmanager import AlertmanagerPeer
-from txnwatch.push.http_client import Address
 from txnwatch.push.push_file import HttpTarget, PushFile
 from txnwatch.push.sender import Journal, journal_name
 from txnwatch.push.webhook import Webhook
@@ -67,7 +67,7 @@ class PushTargets:
         """
         for one in history:
             if isinstance(one, IncidentEvent) and one.cluster_id == origin.cluster_id and not one.is_spent:
-                event = named(replace(one, suggested_command=suggested(origin, one)), origin.owners)
+                event = named(replace(one, suggested_command=suggested(origin, one)), origin.owners, origin.cluster)
                 for queue in self.queues:
                     queue.take_history(event)
             yield one

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from txnwatch.push.http_client import HttpClient, Reply
+from txnwatch.http_client import HttpClient, Reply
 from txnwatch.push.push_file import WebhookTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetPosition, TargetThread
 from txnwatch.sinks.delivery.encoding import cloud_event_attributes, to_json

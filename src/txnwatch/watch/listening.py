@@ -94,11 +94,10 @@ _TOPICS_MS = DurationMs(60_000)
 
 @dataclass(slots=True)
 class HeartbeatTarget:
-    """One sink of heartbeats, and the pause between two; one that wants none at the moment costs nothing."""
+    """One sink of heartbeats, and the pause between two."""
 
     beat: Callable[[Heartbeat], None]
     turn: Every[TimestampMs]
-    wants: Callable[[], bool] = lambda: True
 
 
 @dataclass(slots=True)
@@ -132,7 +131,7 @@ class HeartbeatSender:
     def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
         """Sends a heartbeat to each sink that is due, if the micro-batch has evaluated a barrier."""
         count = any_count(emitted)
-        due = [target for target in self.targets if target.turn.is_due(now_ms) and target.wants()]
+        due = [target for target in self.targets if target.turn.is_due(now_ms)]
         if count is None or not due:
             return
         heartbeat = self._heartbeat(count, emitted, now_ms)

@@ -12,16 +12,21 @@ import pytest
 import yaml
 
 from txnwatch.cli.main import parser
-from txnwatch.page.clusters import read_clusters
+from txnwatch.page.clusters_file import read_clusters
 
-REDIS = "redis://me:${file:/etc/txnwatch/secret/word}@redis-eu:6390/0"
-EU = {"name": "payments-eu", "bootstrap_server": "a:9092,b:9094", "redis_url": REDIS, "events_topic": "other"}
+EU = {
+    "name": "payments-eu",
+    "watchers": ["http://watch-eu:9464/", "https://watch-eu-2/"],
+    "bootstrap_server": "a:9092",
+    "events_topic": "other",
+}
 US = {
     "name": "payments-us",
-    "bootstrap_server": "c:9092",
-    "schema_registry_url": "https://registry",
-    "watcher_url": "https://watch.us.example:9464/",
-    "events_key_file": "/etc/txnwatch/secret/keys",
+    "watchers": ["https://watch.us.example:9443/"],
+    "user": "page",
+    "password_file": "/etc/txnwatch/secret/page-password",
+    "ca_file": "/etc/txnwatch/secret/ca.pem",
+    "cluster_id": "Qk7rXf2mTtS9",
 }
 SECRET = {"existingSecret": "s", "owners": "owners.toml", "webConfig": "web.yml"}
 Kinds = dict[str, dict[str, Any]]
@@ -59,12 +64,9 @@ def test_it_is_off_by_default(manifests: ModuleType, tmp_path: Path) -> None:
 
 
 def test_the_file_of_clusters_is_one_that_the_command_reads(manifests: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "word").write_text("secret")
     file = tmp_path / "clusters.toml"
-    text = of_page(manifests, tmp_path)["ConfigMap"]["data"]["clusters.toml"]
-    file.write_text(text.replace("/etc/txnwatch/secret", str(tmp_path), 1))
-    found = [one.model_dump(mode="json", exclude_unset=True) for one in read_clusters(file)]
-    assert found == [{**EU, "redis_url": "redis://me:secret@redis-eu:6390/0"}, US]
+    file.write_text(of_page(manifests, tmp_path)["ConfigMap"]["data"]["clusters.toml"])
+    assert [one.model_dump(mode="json", exclude_unset=True) for one in read_clusters(file)] == [EU, US]
 
 
 def test_the_command_accepts_its_arguments(manifests: ModuleType, tmp_path: Path) -> None:
@@ -130,12 +132,18 @@ def egress(found: Kinds) -> list[list[int]]:
     return [[one["port"] for one in rule["ports"]] for rule in rules]
 
 
-def test_the_ports_follow_the_clusters(manifests: ModuleType, tmp_path: Path) -> None:
-    token = {"url": "https://idp.example/token"}
-    assert egress(of_page(manifests, tmp_path)) == [[9092, 9094], [6390], [443]]
-    with_more = {"kafka": {"ports": [9095]}, "tokenEndpoint": token}
-    assert egress(of_page(manifests, tmp_path, networkPolicy=with_more)) == [[9092, 9094, 9095], [6390], [443], [443]]
-    assert egress(of_page(manifests, tmp_path, clusters=[{"name": "a", "bootstrap_server": "a:1"}])) == [[1]]
+def test_the_ports_follow_the_watchers(manifests: ModuleType, tmp_path: Path) -> None:
+    assert egress(of_page(manifests, tmp_path)) == [[9464, 443, 9443]]
+    with_more = {"watchers": {"ports": [9465]}}
+    assert egress(of_page(manifests, tmp_path, networkPolicy=with_more)) == [[9464, 443, 9443, 9465]]
+
+
+def test_the_watcher_of_the_release_lets_the_page_connect(manifests: ModuleType, tmp_path: Path) -> None:
+    (rule,) = rendered(manifests, tmp_path)["txnwatch"]["NetworkPolicy"]["spec"]["ingress"]
+    labels = of_page(manifests, tmp_path)["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert rule["from"][0]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert rule["ports"] == [{"protocol": "TCP", "port": "metrics"}]
+    assert rendered(manifests, tmp_path, enabled=False)["txnwatch"]["NetworkPolicy"]["spec"]["ingress"] == []
 
 
 def test_nobody_may_connect_until_somebody_is_named(manifests: ModuleType, tmp_path: Path) -> None:
@@ -147,14 +155,11 @@ def test_nobody_may_connect_until_somebody_is_named(manifests: ModuleType, tmp_p
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no cluster": ({"clusters": []}, "/page/clusters"),
-    "no servers": ({"clusters": [{"name": "a"}]}, "/page/clusters/0"),
+    "no watcher": ({"clusters": [{"name": "a"}]}, "/page/clusters/0"),
+    "an empty list": ({"clusters": [{"name": "a", "watchers": []}]}, "/page/clusters/0/watchers"),
     "an unknown key": ({"clusters": [{**EU, "no_such_key": "x"}]}, "no_such_key"),
     "a name with a slash": ({"clusters": [{**EU, "name": "a/b"}]}, "/page/clusters/0/name"),
-    "a password": ({"clusters": [{**EU, "redis_url": "redis://:secret@r:1"}]}, "/page/clusters/0/redis_url"),
-    "a port that the chart does not see": (
-        {"clusters": [{**EU, "redis_url": "${file:/etc/txnwatch/secret/redis}"}]},
-        "page.networkPolicy.redis.ports: expected the port of redis_url of page.clusters",
-    ),
+    "a password": ({"clusters": [{**EU, "watchers": ["https://me:secret@r/"]}]}, "/page/clusters/0/watchers"),
 }
 
 

@@ -350,6 +350,13 @@ def test_prefixes_are_a_list_however_they_are_written(
     assert settings(flags, config_file(line)).abort_policy.id_prefixes == prefixes
 
 
+@pytest.mark.parametrize("name", ["", "<a>", "-a", "a b", "a" * 64, "\u00e9"])
+def test_what_is_no_name_of_a_cluster_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="cluster_name: expected a-z, A-Z, 0-9"):
+        load_settings({"bootstrap_server": "a:1", "cluster_name": name}, None, environ={})
+    assert load_settings({"bootstrap_server": "a:1", "cluster_name": "eu-1.B_2"}, None, environ={}).cluster_name
+
+
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         settings().trigger_ms = 5

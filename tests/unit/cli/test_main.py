@@ -64,7 +64,7 @@ USES = {
     "a cluster that does not answer": (("list", "-b", "127.0.0.1:1"), 1, "no broker answered"),
     "the events topic": (("events", "-b", "127.0.0.1:1", "--events-key-file", "/none"), 2, "events-key-file"),
     "the page": (
-        ("page", "-b", "127.0.0.1:1", "--http-web-config-file", "/none", "--http-port", "0"),
+        ("page", "--watcher", "a=http://127.0.0.1:1/", "--http-web-config-file", "/none", "--http-port", "0"),
         2,
         "http_web_config_file",
     ),

@@ -9,21 +9,25 @@ import pytest
 from txnwatch.cli.main import main
 from txnwatch.cli.output import USAGE
 
-ENTRY = '[[cluster]]\nname = "eu"\nbootstrap_server = "kafka-1:9092"\n'
+ENTRY = '[[cluster]]\nname = "eu"\nwatchers = ["https://watch-1:9464/"]\n'
+EU, US = ["--watcher", "eu=https://watch-1:9464/"], ["--watcher", "us=https://watch-2:9464/"]
 
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ([], "page: expected --clusters-file or --bootstrap-server, found neither"),
-        (["-b", "a:1", "--http-port", "70000"], "http_port: expected"),
-        (["-b", "a:1", "--redis-url", "http://a"], "expected redis://"),
-        (["-b", "a:1", "--events-key-file", "{none}"], "No such file"),
-        (["-b", "a:1", "--command-config", "{none}"], "expected a Java properties file"),
-        (["-b", "a:1", "--owners-file", "{none}"], "owners_file"),
-        (["-b", "a:1", "--http-web-config-file", "{none}", "--http-port", "0"], "http_web_config_file"),
+        ([], "page: expected --clusters-file or --watcher, found neither"),
+        (["-b", "a:1"], "page: expected --clusters-file or --watcher, found neither"),
+        (["--watcher", "https://watch-1:9464/"], "--watcher: expected NAME=URL, found no '='"),
+        ([*EU, "--http-port", "70000"], "http_port: expected"),
+        ([*EU, "--owners-file", "{none}"], "owners_file"),
+        ([*EU, "--http-web-config-file", "{none}", "--http-port", "0"], "http_web_config_file"),
+        ([*EU, *US, "-b", "a:1"], "--bootstrap-server: expected one cluster, found 2"),
         (["--clusters-file", "{none}"], "--clusters-file"),
         (["--clusters-file", "{file}", "-b", "a:1"], "found --bootstrap-server as well"),
+        (["--clusters-file", "{file}", *EU], "found --watcher as well"),
+        (["--clusters-file", "{authority}"], "expected certificates in PEM"),
+        (["--clusters-file", "{login}"], "password_file"),
     ],
 )
 def test_what_is_wrong_is_said_at_once(
@@ -31,7 +35,10 @@ def test_what_is_wrong_is_said_at_once(
 ) -> None:
     file = tmp_path / "clusters.toml"
     file.write_text(ENTRY)
-    given = [flag.format(none=tmp_path / "none", file=file) for flag in flags]
+    none, authority, login = tmp_path / "none", tmp_path / "authority.toml", tmp_path / "login.toml"
+    authority.write_text(f'{ENTRY}ca_file = "{none}"\n')
+    login.write_text(f'{ENTRY}user = "page"\npassword_file = "{none}"\n')
+    given = [flag.format(none=none, file=file, authority=authority, login=login) for flag in flags]
     try:
         code = main(["page", *given])
     except SystemExit as exc:

@@ -13,9 +13,9 @@ import pytest
 
 from support.log_lines import log_restored
 from txnwatch.cli import output, page
-from txnwatch.cli.page import FollowedClusters
+from txnwatch.cli.page import AskedClusters
 from txnwatch.owners.owner_table import read_owners
-from txnwatch.page.follower import Follower
+from txnwatch.page.asking import ClusterAsker
 
 TEAM = '[[owner]]\nteam = "{}"\ntransactional_ids = ["app-*"]\n'
 Lines = Callable[[], list[str]]
@@ -23,7 +23,8 @@ Lines = Callable[[], list[str]]
 
 def entry(name: str, **more: str) -> str:
     values = {"name": name, "bootstrap_server": f"{name}:9092", **more}
-    return "[[cluster]]\n" + "".join(f'{key} = "{value}"\n' for key, value in values.items())
+    texts = "".join(f'{key} = "{value}"\n' for key, value in values.items())
+    return f'[[cluster]]\nwatchers = ["https://{name}:9464/"]\n{texts}'
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Lines]:
 
 
 class Reloaded:
-    """The clusters of a file; their followers are started and stopped, and connect to nothing."""
+    """The clusters of a file; their watchers are asked by nobody."""
 
     def __init__(self, directory: Path, began: mock.Mock, ended: mock.Mock) -> None:
         self.file, self.owners = directory / "clusters.toml", directory / "owners.toml"
@@ -43,21 +44,22 @@ class Reloaded:
         self.server, self.began, self.ended = mock.Mock(), began, ended
         parsed = argparse.Namespace(
             clusters_file=self.file,
+            watcher=None,
             owners_file=self.owners,
             owners=read_owners(self.owners),
             http_names=(),
             http_web_config_file=None,
             given=set(),
         )
-        self.clusters = FollowedClusters(parsed)
+        self.clusters = AskedClusters(parsed)
         self.clusters.start()
         self.began.reset_mock()
 
     def again(self) -> tuple[list[str], list[str]]:
-        """Reloads; the names of the clusters whose followers have started, and have stopped."""
+        """Reloads; the names of the clusters whose watchers are asked from now on, and no longer."""
         self.clusters.reload(self.server)
         found = names(self.began), names(self.ended)
-        self.teams = [list(call.args[0].source.owners.teams) for call in self.began.call_args_list]
+        self.teams = [list(call.args[0].source.origin_of("X").owners.teams) for call in self.began.call_args_list]
         self.began.reset_mock()
         self.ended.reset_mock()
         return found
@@ -74,8 +76,8 @@ def names(called: mock.Mock) -> list[str]:
 @pytest.fixture
 def reloaded(tmp_path: Path) -> Iterator[Reloaded]:
     with (
-        mock.patch.object(Follower, "start", autospec=True) as began,
-        mock.patch.object(Follower, "stop", autospec=True) as ended,
+        mock.patch.object(ClusterAsker, "start", autospec=True) as began,
+        mock.patch.object(ClusterAsker, "stop", autospec=True) as ended,
     ):
         yield Reloaded(tmp_path, began, ended)
 
@@ -84,16 +86,16 @@ def test_a_reload_without_a_change_leaves_all_alone(reloaded: Reloaded, lines: L
     sites = list(reloaded.clusters.site.sites)
     assert reloaded.again() == ([], [])
     assert [one is other for one, other in zip(sites, reloaded.clusters.site.sites, strict=True)] == [True, True]
-    assert lines() == ["SIGHUP: following eu, us; new or changed: none; no longer as before: none"]
+    assert lines() == ["SIGHUP: asking the watchers of eu, us; new or changed: none; no longer as before: none"]
 
 
-def test_a_cluster_that_is_new_or_changed_is_followed_anew(reloaded: Reloaded, lines: Lines) -> None:
+def test_a_cluster_that_is_new_or_changed_is_asked_anew(reloaded: Reloaded, lines: Lines) -> None:
     kept = reloaded.clusters.site.sites[0]
     reloaded.file.write_text(entry("eu") + entry("us", events_topic="other") + entry("asia"))
     assert reloaded.again() == (["us", "asia"], ["us"])
     assert reloaded.shown == ["eu", "us", "asia"]
     assert reloaded.clusters.site.sites[0] is kept
-    assert lines() == ["SIGHUP: following eu, us, asia; new or changed: us, asia; no longer as before: us"]
+    assert lines() == ["SIGHUP: asking the watchers of eu, us, asia; new or changed: us, asia; no longer as before: us"]
 
 
 def test_a_cluster_that_is_no_longer_named_is_let_go(reloaded: Reloaded) -> None:
@@ -108,26 +110,16 @@ def test_other_owners_concern_all_clusters(reloaded: Reloaded) -> None:
     assert reloaded.teams == [["ledger"], ["ledger"]]
 
 
-def test_the_content_of_a_file_that_an_entry_names_counts(reloaded: Reloaded, tmp_path: Path) -> None:
-    properties = tmp_path / "us.properties"
-    properties.write_text("client.id=a\n")
-    reloaded.file.write_text(entry("eu") + entry("us", command_config=str(properties)))
-    assert reloaded.again() == (["us"], ["us"])
-    assert reloaded.again() == ([], [])
-    properties.write_text("client.id=b\n")
-    assert reloaded.again() == (["us"], ["us"])
-
-
 WRONG: dict[str, tuple[Callable[[Reloaded], Any], str]] = {
-    "a cluster without servers": (
+    "a cluster without watchers": (
         lambda found: found.file.write_text(entry("asia") + '[[cluster]]\nname = "eu"\n'),
-        "entry 2: bootstrap_server: expected a value, found none",
+        "entry 2: watchers: expected a value, found none",
     ),
     "no file": (lambda found: found.file.unlink(), "clusters.toml: expected a file that can be read"),
     "no TOML": (lambda found: found.file.write_text("[["), "clusters.toml: "),
     "a file of an entry": (
-        lambda found: found.file.write_text(entry("asia", command_config="/nowhere/a.properties")),
-        "expected a Java properties file",
+        lambda found: found.file.write_text(entry("asia", ca_file="/nowhere/ca.pem")),
+        "expected certificates in PEM",
     ),
     "the owners": (lambda found: found.owners.write_text('[[owner]]\nteam = "NO TEAM"\n'), "owners_file"),
 }

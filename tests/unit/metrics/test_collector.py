@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from importlib.metadata import version
 
 import msgspec
 import pytest
@@ -256,6 +257,16 @@ def test_up_is_a_barrier_evaluated_a_moment_ago(world: CollectorWorld) -> None:
     world.bucket.pass_time(1)
     assert world.scrape().value("up") == 0
     assert (world.scrape().value("source_lag_seconds") or 0) > UP_WITHIN_MS / 1000
+
+
+@pytest.mark.parametrize(("name", "label"), [("payments-eu", "payments-eu"), (None, "cluster-1")])
+def test_the_name_of_the_cluster_is_a_label_of_the_info_only(
+    world: CollectorWorld, name: str | None, label: str
+) -> None:
+    world.metrics.cluster_id, world.metrics.cluster_name = "cluster-1", name
+    scrape = world.batch()
+    assert scrape.value("build_info", version=version("txnwatch"), cluster_id="cluster-1", cluster_name=label) == 1
+    assert [spec.name for spec in METRICS if "cluster_name" in spec.labels] == ["build_info"]
 
 
 def test_the_picture_is_as_old_as_the_last_listing_that_was_read_to_its_ends(world: CollectorWorld) -> None:

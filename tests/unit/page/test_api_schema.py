@@ -89,6 +89,7 @@ PATHS = {
     "/producers/4021": "client",
     "/ids?name=checkout-7": "client",
     "/find?name=payments-0": "find",
+    "/facts": "facts",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.clusters_world import OneWorld
+from support.clusters_world import OneWorld, ToldWatcher
 from support.page_world import PageWorld, an_incident, an_open, now_ms
 from txnwatch.page.details import incident, partition
 from txnwatch.page.picture import Knowledge, picture_of
@@ -43,8 +43,8 @@ def on_the_watchers_page(world: PageWorld) -> Knowledge:
 
 
 def on_a_page_elsewhere(world: PageWorld) -> Knowledge:
-    """What `txnwatch page` knows from the events topic and from the document in Redis."""
-    store = OneWorld("eu").with_redis(world).tell(*world.incidents).store
+    """What `txnwatch page` knows from the facts of the watcher."""
+    store = OneWorld("eu", [ToldWatcher(CLUSTER, world=world)]).show().store
     return Knowledge(store=store, seen=store.seen, now_ms=now_ms(), ends=store.seen.ends)
 
 

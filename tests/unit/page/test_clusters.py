@@ -8,12 +8,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from support.clusters_world import ClustersWorld, OneWorld, five_clusters, watched, with_a_hang
+from support.clusters_world import ClustersWorld, OneWorld, ToldWatcher, five_clusters, watched, with_a_hang
 from support.page_client import a_stream, get
-from support.page_world import now_ms
+from support.page_world import HANG, PageWorld, an_incident, now_ms
 from txnwatch.page.clusters import OneCluster, clusters_picture
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import as_text
+from txnwatch.state.model.values import CoordinatorAccess, TimestampMs
 
 BROWSER = "text/html,application/xhtml+xml"
 
@@ -53,16 +54,14 @@ def headline(*clusters: OneWorld) -> str:
 
 
 def broken(name: str) -> OneWorld:
-    found = OneWorld(name)
-    found.problem = "no broker answers"
-    return found.show()
+    return OneWorld(name).show()
 
 
 def test_the_sentence_without_an_incident() -> None:
     late = [watched(name, age_s=90) for name in ("a", "b", "c")]
     assert headline(watched("eu"), watched("us")) == "All 2 clusters are clear."
     assert headline(watched("eu"), *late) == "a, b and c are not watched."
-    assert headline(watched("eu", coordinator_view="api")) == (
+    assert headline(watched("eu", access=CoordinatorAccess.API)) == (
         "eu: No hang. In the view api, stuck_prepare, late, long_running are not detected."
     )
     assert headline(broken("us"), *late[:1]) == "a is not watched. us is not known."
@@ -128,11 +127,43 @@ def test_a_cluster_without_an_answer_has_its_name_as_address() -> None:
 
 
 def test_two_entries_for_one_cluster_are_two_lines() -> None:
-    first, second = watched("eu"), watched("again")
-    second.announced.cluster_id = "EU"
+    first, second = watched("eu"), OneWorld("again", [ToldWatcher("EU")])
+    second.watcher.world = first.watcher.world
     second.show()
     with ClustersWorld([first, second]).served() as url:
         assert [row["key"] for row in get(url, "/api/v1/clusters").json["rows"]] == ["again", "EU"]
+
+
+def test_the_times_of_a_watcher_whose_clock_differs_are_those_of_this_process() -> None:
+    world = with_a_hang("eu")
+    assert world.watcher.world is not None
+    world.watcher.world.incidents = [an_incident("hang", 252 - 3_600, **HANG)]  # by the clock of its watcher
+    world.watcher.ahead_ms = 3_600_000
+    with ClustersWorld([world.show(), watched("us")]).served() as url:
+        status = get(url, "/c/EU/api/v1/snapshot").json
+        (row, _) = get(url, "/api/v1/clusters").json["rows"]
+        assert status["server_ms"] - now_ms() > 3_590_000, "a page of one cluster has the clock of its watcher"
+        assert abs(row["judged_ms"] - now_ms()) < 5_000
+        assert " for 4 min" in as_text(status["picture"]["status"]["headline"], status["server_ms"])
+        assert row["state"] == "incident"
+
+
+@pytest.mark.parametrize(("ahead_ms", "shift_ms"), [(-300, 0), (90, 0), (61_200, 61_000)])
+def test_a_clock_that_differs_by_less_than_a_second_changes_no_line(ahead_ms: int, shift_ms: int) -> None:
+    world = watched("eu")
+    world.site.now_ms = lambda: TimestampMs(now_ms() + ahead_ms)
+    with ClustersWorld([world, watched("us")]).served() as url:
+        rows = {row["key"]: row for row in get(url, "/api/v1/clusters").json["rows"]}
+    assert rows["EU"]["judged_ms"] == (world.store.seen.judged_ms or 0) - shift_ms
+
+
+@pytest.mark.parametrize("told", ["../../metrics", "a/b", "..", "evil?x#y", "//evil.example", "%2e%2e", "x" * 201])
+def test_an_id_that_is_no_part_of_a_path_is_no_address(told: str) -> None:
+    world = OneWorld("eu", [ToldWatcher(told, world=PageWorld())]).show()
+    with ClustersWorld([world]).served() as url:
+        assert get(url, "/").headers["Location"] == "/c/eu/"
+        assert get(url, "/api/v1/clusters").json["rows"][0]["key"] == "eu"
+        assert get(url, "/c/eu/api/v1/status").json["state"] == "clear"
 
 
 def test_curl_gets_a_line_for_each_cluster(five: str) -> None:
@@ -140,15 +171,15 @@ def test_curl_gets_a_line_for_each_cluster(five: str) -> None:
     assert lines[0] == "payments-eu: 1 partition stands still. metering-eu is not watched."
     assert lines[3].startswith("INCIDENT  payments-eu  1 partition stands still. payments-0 for 4 min")
     assert lines[3].endswith("/c/PAYMENTS-EU/")
-    assert "Nothing is known about 32 partitions: orders-1. The others are clear." in lines[5]
+    assert "Nothing is known about 32 partitions: orders-1, orders-2, orders-3. The others are clear." in lines[5]
 
 
 def test_the_list_changes_while_somebody_looks() -> None:
     world = ClustersWorld([watched("eu"), watched("us")])
     with world.served() as url, a_stream(url) as stream:
         assert stream.until("snapshot")["picture"]["status"]["state"] == "clear"
-        hang = with_a_hang("us")
-        world.clusters[1].store.replace(hang.store.seen)
+        world.clusters[1].watcher.world = with_a_hang("us").watcher.world
+        world.clusters[1].show()
         while (delta := stream.until("delta")["set"]).get("clusters", {}).get("US") is None:
             pass
         assert delta["clusters"]["US"]["state"] == "incident"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from support.clusters_world import ClustersWorld, a_beat, watched
+from support.clusters_world import ClustersWorld, OneWorld, watched
 from support.page_client import Stream, a_stream, get
 from support.waiting import eventually
+from txnwatch.page.store import Watched
 
 SOON_S = 10.0
 SOON = 20  # events of a stream, one a second or more
@@ -23,6 +24,13 @@ def soon(stream: Stream, wanted: str) -> Any:
 
 def names(url: str) -> list[str]:
     return [row["name"] for row in get(url, "/api/v1/clusters").json["rows"]]
+
+
+def scan(world: OneWorld, partitions: int) -> None:
+    """Lets the watcher scan so many partitions."""
+    assert world.watcher.world is not None
+    world.watcher.world.watched = Watched(partitions, 0)
+    world.show()
 
 
 def test_other_clusters_are_shown_at_once() -> None:
@@ -47,11 +55,11 @@ def test_the_stream_of_a_cluster_that_stays_goes_on_and_that_of_one_that_leaves_
             soon(stream, "snapshot")
         world.site.replace([stays.site, comes.site])
         soon(ended, "bye")
-        stays.tell(a_beat(stays.cluster_id, scanned_partitions=77))
+        scan(stays, 77)
         assert soon(kept, "delta")["set"]["status"]["partitions"]["scanned"] == 77
         with a_stream(url, path="/c/asia/api/v1/stream") as new:
             soon(new, "snapshot")
-            comes.tell(a_beat(comes.cluster_id, scanned_partitions=78))
+            scan(comes, 78)
             assert soon(new, "delta")["set"]["status"]["partitions"]["scanned"] == 78
 
 

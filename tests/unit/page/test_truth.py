@@ -25,7 +25,6 @@ GOOD = Facts(
     unproven=0,
     undecided=0,
     open_verdicts=(),
-    unread=0,
     undelivered=0,
 )
 # What differs from good facts in one value, and the state that follows.
@@ -45,8 +44,6 @@ TABLE: tuple[tuple[str, Facts, PageState], ...] = (
     ("the watch is ready", replace(GOOD, is_ready=None), PageState.UNKNOWN),
     ("the coordinators' log is read", replace(GOOD, is_log_read=False), PageState.UNKNOWN),
     ("the coordinators' log is read", replace(GOOD, is_log_read=None), PageState.UNKNOWN),
-    ("every document is believed", replace(GOOD, unread=1), PageState.UNKNOWN),
-    ("every document is believed", replace(GOOD, unread=None), PageState.UNKNOWN),
     ("all open data is decided", replace(GOOD, undecided=1), PageState.PARTIAL),
     ("all open data is decided", replace(GOOD, undecided=None), PageState.PARTIAL),
     ("all open data is decided", replace(GOOD, undecided=1, unproven=1), PageState.PARTIAL),
@@ -90,7 +87,6 @@ def test_the_order_of_the_conditions_decides() -> None:
     assert judge(stale).state is PageState.UNKNOWN, "an old incident is not told as a new one"
     assert judge(replace(GOOD, open_verdicts=(Verdict.LATE,), unproven=3)).state is PageState.INCIDENT
     assert judge(replace(GOOD, open_verdicts=(Verdict.LATE,), is_ready=False)).state is PageState.INCIDENT
-    assert judge(replace(GOOD, open_verdicts=(Verdict.LATE,), unread=1)).state is PageState.INCIDENT
 
 
 def test_heartbeats_have_a_longer_limit_and_no_other_one() -> None:
@@ -105,7 +101,6 @@ def test_it_is_not_green_by_default() -> None:
 
 _VALUES = {
     "is_source_read": st.none() | st.booleans(),
-    "unread": st.none() | st.integers(0, 3),
     "judged_ms": st.none() | st.sampled_from([NOW_MS, TimestampMs(0), TimestampMs(NOW_MS - JUDGED_WITHIN_MS)]),
     "access": st.none() | st.sampled_from(list(CoordinatorAccess)),
     "is_ready": st.none() | st.booleans(),

@@ -36,8 +36,8 @@ RULES: list[dict[str, Any]] = [
 ]
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "txnwatch.json").read_text())
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-# Labels that Prometheus gives to everything it scrapes, and that of histograms.
-GIVEN = {"job", "instance"}
+# Labels that Prometheus gives to everything it scrapes; `cluster` is that of the targets (docs/metrics.md).
+GIVEN = {"job", "instance", "cluster"}
 
 
 def scraped_names() -> dict[str, set[str]]:
@@ -88,6 +88,12 @@ def test_names_that_do_not_exist_are_found() -> None:
         "topic",
     ]
     assert wrong_names('sum by (job, verdict) (txnwatch_open_incidents{verdict="hanging"}) > 0') == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_rule_keeps_the_label_cluster_of_the_targets(rule: dict[str, Any]) -> None:
+    groupings = re.findall(r"\bby\s*\(([^)]*)\)", rule["expr"])
+    assert all(grouped.startswith("cluster, job, instance") for grouped in groupings)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])

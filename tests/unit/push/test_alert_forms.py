@@ -68,6 +68,10 @@ def test_labels_are_the_identity_and_no_client_chooses_one() -> None:
     )
 
 
+def test_the_label_cluster_is_the_name_of_the_cluster() -> None:
+    assert alert_of(an_event(cluster_name="payments-eu"), LABELLED_TARGET, FORMED_MS).labels["cluster"] == "payments-eu"
+
+
 def test_an_incident_about_a_transaction_has_no_partition() -> None:
     event = an_event(topic=None, partition=None, topic_id=None, verdict="late", severity="warning")
     labels = alert_of(event, LABELLED_TARGET, FORMED_MS).labels

@@ -9,7 +9,7 @@ import pytest
 from support.http_receiver import Says, receiving
 from support.log_lines import LogLines
 from support.push_world import HandClock
-from txnwatch.push.http_client import HttpClient
+from txnwatch.http_client import HttpClient
 from txnwatch.push.push_file import WebhookTarget
 from txnwatch.push.sender import LONGEST_WAIT_MS, Journal, Retries, Sender, TargetAnswer, answer_of, wait_of
 

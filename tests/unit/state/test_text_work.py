@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.regex_steps import CountingPattern
-from txnwatch.push import alertmanager, http_client, push_file, sender, targets, webhook
+from txnwatch import http_client
+from txnwatch.push import alertmanager, push_file, sender, targets, webhook
 from txnwatch.state import text as shown
 from txnwatch.state.text import CUT_MARK, HIDDEN, LONGEST_MESSAGE, LONGEST_NAME, NAMES_TO_HIDE, cut, quoted, redacted
 

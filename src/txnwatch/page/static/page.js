@@ -160,7 +160,8 @@ function draw(hasChanged) {
 function sentenceChanged() {
   const open = page.status?.open_incidents ?? 0;
   const shown = page.truth.state === "incident" ? `◆ ${open} ${open === 1 ? "incident" : "incidents"}` : { clear: "✓ clear", limited: "ℹ no hang", partial: "? partly known" }[page.truth.state] ?? "? unknown";
-  document.title = `${shown} · txnwatch`;
+  const cluster = page.picture?.clusters ? null : page.head?.name ?? page.head?.cluster;
+  document.title = [shown, cluster, "txnwatch"].filter(Boolean).join(" · ");
   document.documentElement.dataset.state = page.truth.state;
   if (said !== shown && page.truth.why !== "asking") {
     said = shown; // read out when the state changes, not each second

@@ -72,7 +72,7 @@ export function incidentRow(row, page, isChosen) {
     <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
     <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for; the command names them"}</div>`}</div>
     <div class="do"><b>${page.isStale ? AHEAD : row.next}</b>${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}${row.advice ? html`<div class="small advice">${row.advice}</div>` : nothing}
-      ${command(page.isStale ? row.look : row.command ?? row.look, page)}</div></li>`;
+      ${command(page.isStale ? row.look : row.command ?? row.look, page)}${commandsElsewhere(page)}</div></li>`;
 }
 
 function incidents(page, isWhole) {
@@ -98,18 +98,10 @@ export function ended({ rows, more }, page, further = nothing) {
 }
 
 // --- the timeline
-/** Words for what is not known; an address in them is from the operator's file. */
-const notKnown = (text) => {
-  const [before, url, after] = text.split(/(https?:\/\/[^\s]*[^\s.])/);
-  return html`<p>${foreign(before)}${url ? html`<a href=${url} rel="noreferrer">${url}</a>` : nothing}${after ?? ""}</p>`;
-};
-
 const form = (phase, text) => html`<span><svg viewBox="0 0 30 14" aria-hidden="true"><rect x="1" y=${phase === "open" ? 4.5 : 2} width="28" height=${phase === "open" ? 5 : 10} rx="2" fill=${formOf({ phase }).fill} stroke=${phase === "unowned" ? "var(--critical)" : "none"} stroke-dasharray="3 2.5"/></svg>${text}</span>`;
 
 function timeline(page) {
   const { order, lanes, others } = page.picture;
-  const missing = page.picture.status.open_missing;
-  if (missing) return html`<section class="card" aria-labelledby="h-lanes"><header><h2 id="h-lanes">What stands in the way of readers</h2></header><div class="body">${notKnown(missing)}</div></section>`;
   const rows = order.lanes.map((key) => lanes[key]).filter(Boolean);
   const oldest = Math.max(0, ...rows.map((row) => page.now - row.since_ms), others.oldest_ms ? page.now - others.oldest_ms : 0) / 1000;
   const scale = axisFor(oldest, page.isLinear);
@@ -152,11 +144,26 @@ function toDo(page) {
 export const overview = (page) => [toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, watcher(page), recent(page)];
 export const allIncidents = (page) => [incidents(page, true), recent(page)];
 
+/** An address from the operator's own file, which has only http and https; it is checked again. */
+const elsewhere = (url, text) => (/^https?:\/\//.test(url) ? html`<a href=${url} rel="noreferrer">${foreign(text)}</a>` : foreign(text));
+
+/** Where the commands are, if this page does not know how the brokers are reached. */
+const commandsElsewhere = (page) => {
+  const shown = page.status?.watchers.find((one) => one.is_shown);
+  return shown && !page.status.search_command ? html`<p class="small">The commands are on ${elsewhere(shown.url, "the page of its watcher")}.</p>` : nothing;
+};
+
+const answerOf = (row, page) => {
+  if (row.problem) return html`<b>not used</b>: ${foreign(row.problem)}`;
+  const age = row.judged_ms === null ? "nothing evaluated yet" : `evaluated ${duration(page.trueNow - row.judged_ms)} ago`;
+  return html`${row.is_shown ? html`<b>shown</b>, ` : nothing}${age}, answered in ${duration(row.took_ms)}`;
+};
+
 function watchers(page) {
-  const { watchers: rows, problem } = page.status;
+  const { watchers: rows } = page.status;
   if (page.head.instance) return nothing;
-  return html`<section class="card"><header><h2 id="h-watchers">The watchers of this cluster</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-watchers">${problem ? html`<p>${foreign(problem)}</p>` : nothing}${rows.length ? html`<table><thead><tr><th scope="col">watcher</th><th scope="col">version</th><th scope="col">view</th><th scope="col">evaluated</th></tr></thead>
-    <tbody>${rows.map((row) => html`<tr><td>${foreign(row.instance)}</td><td>${foreign(row.version)}</td><td>${row.view}</td><td>${row.doubt ? foreign(`ignored, ${row.doubt}`) : html`${duration(page.trueNow - row.evaluated_ms)} ago${row.is_active ? "" : html`: <b>not active</b>`}`}</td></tr>`)}</tbody></table>` : html`<p>No heartbeat of a watcher was found.</p>`}</div></section>`;
+  return html`<section class="card"><header><h2 id="h-watchers">The watchers of this cluster</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-watchers"><table><thead><tr><th scope="col">asked at</th><th scope="col">answer</th><th scope="col">watcher</th><th scope="col">version</th><th scope="col">view</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr><td>${elsewhere(row.url, row.url)}</td><td>${answerOf(row, page)}</td><td>${foreign(row.instance ?? "")}</td><td>${foreign(row.version ?? "")}</td><td>${row.view ?? ""}</td></tr>`)}</tbody></table></div></section>`;
 }
 
 export function watcherView(page) {

@@ -77,7 +77,7 @@ def test_it_announces_writes_reads_again_and_reports(admin: FakeAdmin) -> None:
 def test_it_is_the_next_event_of_a_watchs_incident_which_the_watch_ends(admin: FakeAdmin) -> None:
     abort = an_abort(admin)
     found = abort.find()
-    known = opened_by_a_watch(found, open_since_ms=5)
+    known = opened_by_a_watch(found, open_since_ms=5, cluster_name="payments-eu")
     topic = RecordingOperatorsTopic(known)
     result = end(abort, found, topic)
     assert isinstance(result, MarkerResult)
@@ -88,6 +88,7 @@ def test_it_is_the_next_event_of_a_watchs_incident_which_the_watch_ends(admin: F
         (known.incident_id, 9, "updated"),
     ]
     assert {event.open_since_ms for event in topic.published} == {5}
+    assert {event.cluster_name for event in topic.published} == {"payments-eu"}, "the name is that of the watch"
     assert not any(event.is_by_hand for event in topic.published), "it stays the incident of the watch"
 
 

@@ -76,6 +76,39 @@ def test_another_table_counts_from_the_next_event_on_and_publishes_none() -> Non
     assert teams(world)[-1] == ("resolved", "payments")
 
 
+def cluster_names(world: LedgerWorld) -> list[str | None]:
+    return [event.cluster_name for event in world.topic.published]
+
+
+def test_every_event_has_the_name_of_the_cluster_and_without_one_its_id() -> None:
+    for name, expected in (("payments-eu", "payments-eu"), (None, ORIGIN.cluster_id)):
+        world = LedgerWorld(origin=replace(ORIGIN, cluster_name=name))
+        candidate = world.hang("checkout-1")
+        world.batch(candidate)
+        world.batch(world.abort(candidate))
+        assert cluster_names(world) == [expected, expected]
+        assert [event.cluster_id for event in world.topic.published] == [ORIGIN.cluster_id] * 2
+
+
+def test_another_name_counts_from_the_next_event_on_and_publishes_none() -> None:
+    world = LedgerWorld(origin=replace(ORIGIN, cluster_name="payments-eu"))
+    candidate = world.hang("checkout-1")
+    world.batch(candidate)
+    world.origin = replace(world.origin, cluster_name="payments")
+    world.restart()
+    world.batch(candidate)
+    assert cluster_names(world) == ["payments-eu"]
+    world.batch(world.abort(candidate))
+    assert cluster_names(world) == ["payments-eu", "payments"]
+
+
+def test_a_name_that_another_writer_claims_is_replaced() -> None:
+    forged = an_event(cluster_id=ORIGIN.cluster_id, transactional_id="other", cluster_name="<!channel>")
+    world = LedgerWorld(origin=replace(ORIGIN, cluster_name="payments-eu"))
+    world.ledger = world.a_ledger([forged])
+    assert [event.cluster_name for event in world.ledger.open_incidents] == ["payments-eu"]
+
+
 GROUP = {"group_id": "ledger", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
 OF_A_TRANSACTION = {"verdict": "late", "reason": None, "topic": None, "partition": None, "topic_id": None}
 FLINK = {**OF_A_TRANSACTION, "transactional_id": "dwh-orders-4-1187", "transaction_state": "Ongoing"}

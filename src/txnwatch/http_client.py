@@ -1,7 +1,8 @@
-"""One HTTP request to a target: one connection, one deadline for everything, no redirect, no proxy.
+"""One HTTP request: one connection, one deadline for everything, no redirect, no proxy.
 
 The library h11 has the protocol; the loop here gives every read and write the time that is left, so a server that sends
-one byte now and then does not hold its thread.
+one byte now and then does not hold its thread. `request` is for who needs the status, and `read` for who needs the
+whole body, which has a bound before and after it is uncompressed.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from socket import create_connection, socket
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import h11
@@ -27,6 +29,9 @@ _MOST_HEADERS: Final = 64 * 1024
 _MOST_TEXT: Final = 200  # of an answer's body, for a message
 _PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_OK: Final = 200
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +87,43 @@ class Reply:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CertificateOfClient:
+    """What shows a server who asks: a certificate and its key, in PEM, without a password."""
+
+    cert_file: Path
+    key_file: Path
+
+
 class HttpClient:
     """Sends requests to one server.
 
     Args:
         address: the server, and the path of its requests.
-        ca_file: certificates of authorities to trust instead of the system's; read again for each connection, so a
-            renewed file needs no restart.
+        ca_file: certificates of authorities to trust instead of the system's.
+        own: the certificate of this client; None if the server asks for none.
+
+    The files are read again for each connection, so a renewed one needs no restart.
     """
 
-    def __init__(self, address: Address, ca_file: Path | None = None) -> None:
+    def __init__(self, address: Address, ca_file: Path | None = None, own: CertificateOfClient | None = None) -> None:
         self.address = address
-        self._ca_file = ca_file
+        self._ca_file, self._own = ca_file, own
         self._context: tuple[object, ssl.SSLContext] | None = None
 
     def check(self) -> None:
-        """Checks the file of authorities.
+        """Checks the files.
 
         Raises:
-            ConfigError: it cannot be read, or has no certificate.
+            ConfigError: one cannot be read, or has no certificate.
         """
         try:
             self._tls()
         except (OSError, ssl.SSLError) as exc:
-            raise ConfigError(f"ca_file {self._ca_file}: expected certificates in PEM, found: {exc}") from exc
+            files = f"ca_file {self._ca_file}"
+            if self._own is not None:
+                files += f", cert_file {self._own.cert_file}, key_file {self._own.key_file}"
+            raise ConfigError(f"{files}: expected certificates in PEM, found: {exc}") from exc
 
     def request(
         self, method: str, headers: Sequence[tuple[str, str]], body: bytes = b"", timeout_s: float = TIMEOUT_S
@@ -115,13 +133,30 @@ class HttpClient:
         Raises:
             SinkError: there is no whole answer within the timeout. The request may have arrived.
         """
+        return self._within(
+            timeout_s, lambda connection, until: _exchange(connection, self._events(method, headers, body), until)
+        )
+
+    def read(
+        self, headers: Sequence[tuple[str, str]], most: int, timeout_s: float = TIMEOUT_S
+    ) -> tuple[int, bytes | None]:
+        """Sends a GET, and returns the status, and the whole body if it is 200.
+
+        Raises:
+            SinkError: there is no whole answer within the timeout, or it has more than `most` bytes.
+        """
+        events = self._events("GET", [("Accept-Encoding", "gzip"), *headers], b"")
+        return self._within(timeout_s, lambda connection, until: _whole(connection, events, until, most))
+
+    def _within(self, timeout_s: float, ask: Callable[[socket, float], _Found]) -> _Found:
+        """Asks over a new connection, until the deadline."""
         deadline = time.monotonic() + timeout_s
         try:
             with self._connected(deadline) as connection:
-                return _exchange(connection, self._events(method, headers, body), deadline)
+                return ask(connection, deadline)
         except TimeoutError as exc:
             raise SinkError(f"{self.address.shown} has not answered within {timeout_s:g} s") from exc
-        except (OSError, h11.ProtocolError) as exc:
+        except (OSError, h11.ProtocolError, zlib.error) as exc:
             raise SinkError(f"{self.address.shown}: {printable(str(exc)[:200])}") from exc
 
     def reach(self, timeout_s: float = TIMEOUT_S) -> None:
@@ -155,22 +190,19 @@ class HttpClient:
             raise
 
     def _tls(self) -> ssl.SSLContext:
-        stamp = self._ca_file.stat().st_mtime_ns if self._ca_file is not None else None
+        files = (self._ca_file, *((self._own.cert_file, self._own.key_file) if self._own is not None else ()))
+        stamp = [file.stat().st_mtime_ns for file in files if file is not None]
         if self._context is None or self._context[0] != stamp:
-            self._context = (stamp, ssl.create_default_context(cafile=self._ca_file))
+            context = ssl.create_default_context(cafile=self._ca_file)
+            if self._own is not None:
+                context.load_cert_chain(self._own.cert_file, self._own.key_file, password="")
+            self._context = (stamp, context)
         return self._context[1]
 
 
 def _exchange(connection: socket, events: Sequence[h11.Event], deadline: float) -> Reply:
     """Sends the events of a request, and reads the answer. Once its status is known, the rest of it is only text."""
-    protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEADERS)
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before the end of the body
-        for event in events:
-            connection.settimeout(_left(deadline))
-            connection.sendall(protocol.send(event) or b"")
-    while not isinstance(answer := _next(connection, protocol, deadline), h11.Response):
-        if not isinstance(answer, h11.InformationalResponse):
-            raise h11.RemoteProtocolError("the connection was closed without an answer")
+    protocol, answer = _answer(connection, events, deadline)
     text = b""
     with contextlib.suppress(OSError, h11.ProtocolError):
         while len(text) < _MOST_TEXT and isinstance(part := _next(connection, protocol, deadline), h11.Data):
@@ -179,10 +211,50 @@ def _exchange(connection: socket, events: Sequence[h11.Event], deadline: float) 
     return Reply(answer.status_code, headers, printable(text[:_MOST_TEXT].decode(errors="replace")))
 
 
+def _whole(connection: socket, events: Sequence[h11.Event], deadline: float, most: int) -> tuple[int, bytes | None]:
+    """Sends the events of a request, and reads the answer with its body, if its status is 200."""
+    protocol, answer = _answer(connection, events, deadline)
+    if answer.status_code != _OK:
+        return answer.status_code, None
+    is_compressed = (b"content-encoding", b"gzip") in answer.headers
+    inflating = zlib.decompressobj(_GZIP) if is_compressed else None
+    found = bytearray()
+    for part in _parts(connection, protocol, deadline):
+        found += part if inflating is None else inflating.decompress(part, most + 1 - len(found))
+        if len(found) > most or (inflating is not None and inflating.unconsumed_tail):
+            raise h11.RemoteProtocolError(f"expected an answer of at most {most} bytes, found more")
+    if inflating is not None and not inflating.eof:
+        raise h11.RemoteProtocolError("expected a whole answer, found a part of it")
+    return answer.status_code, bytes(found)
+
+
+def _parts(connection: socket, protocol: h11.Connection, deadline: float) -> Iterator[bytes]:
+    while isinstance(part := _next(connection, protocol, deadline), h11.Data):
+        yield bytes(part.data)
+    if not isinstance(part, h11.EndOfMessage):
+        raise h11.RemoteProtocolError("expected a whole answer, found a part of it")
+
+
+def _answer(connection: socket, events: Sequence[h11.Event], deadline: float) -> tuple[h11.Connection, h11.Response]:
+    """Sends the events of a request, and reads the answer up to its body."""
+    protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEADERS)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before the end of the body
+        for event in events:
+            connection.settimeout(_left(deadline))
+            connection.sendall(protocol.send(event) or b"")
+    while not isinstance(answer := _next(connection, protocol, deadline), h11.Response):
+        if not isinstance(answer, h11.InformationalResponse):
+            raise h11.RemoteProtocolError("the connection was closed without an answer")
+    return protocol, answer
+
+
 def _next(connection: socket, protocol: h11.Connection, deadline: float) -> object:
     while (event := protocol.next_event()) is h11.NEED_DATA:
         connection.settimeout(_left(deadline))
-        protocol.receive_data(connection.recv(_READ))
+        data = connection.recv(_READ)
+        if not data and protocol.their_state is h11.SEND_RESPONSE:
+            raise h11.RemoteProtocolError("the connection was closed without an answer")
+        protocol.receive_data(data)
     return event
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from support.certificates import Authority
 from support.http_receiver import Says, receiving
-from txnwatch.push.http_client import HttpClient, parse_address
+from txnwatch.http_client import HttpClient, parse_address
 from txnwatch.state.model.errors import ConfigError, SinkError
 
 
