@@ -16,11 +16,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from txnwatch.state.abort.rules import AbortPolicy
 from txnwatch.state.incidents.claims import KEPT_MS
-from txnwatch.state.incidents.event_builder import EventsFlags
 from txnwatch.state.incidents.ledger import RETENTION_MS
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import INT32, INT64, INTERNAL_TOPICS, TOPIC_NAME_RULE, DurationMs, is_topic_name
 from txnwatch.state.model.verdicts import CENSUS_READ_MS, DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.state.telling.commands import EventsFlags
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, is_host_name, without_credentials
 from txnwatch.streaming.client.notations import parse_bootstrap
 from txnwatch.streaming.job.spark_conf import DEFAULT_MASTER, conf_of

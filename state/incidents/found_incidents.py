@@ -32,7 +32,6 @@ from txnwatch.state.incidents.confirm import (
     start_at_leader,
     with_histories,
 )
-from txnwatch.state.incidents.event_builder import data_of, end_hanging
 from txnwatch.state.incidents.life import Happening, NextStep, confirmed_span, confirmed_transaction
 from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
@@ -76,6 +75,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.model.verdicts import Reason, Verdict, rank
+from txnwatch.state.telling.commands import data_of, end_hanging
 
 OUTCOME_BUDGET_MS = DurationMs(500)
 _ANOTHER = "another transaction is open there now"

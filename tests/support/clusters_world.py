@@ -13,9 +13,9 @@ from txnwatch.page.announced import Announced, FromRedis, PageDocument, document
 from txnwatch.page.clusters import ClustersSite
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat, TopicRecord
 from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.telling.commands import Origin
 
 GOOD: Mapping[str, Any] = {
     "scanned_partitions": 900,

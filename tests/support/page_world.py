@@ -14,7 +14,7 @@ from support.incidents import an_event, an_evidence
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
-from txnwatch.state.incidents.event_builder import Origin, named
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusOffsets,
@@ -36,6 +36,8 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
+from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.telling.commands import Origin, data_of, end_hanging, look_at
 from txnwatch.watch.coverage import MissingEvidence
 from txnwatch.web.server import Site, WebServer
 
@@ -152,7 +154,7 @@ class PageWorld:
     access: CoordinatorAccess = CoordinatorAccess.LOG
 
     def __post_init__(self) -> None:
-        self.store = PageStore("watch-0:/var/lib/txnwatch", ORIGIN, self.access)
+        self.store = PageStore("watch-0:/var/lib/txnwatch", ORIGIN, self.access, is_of_ledger=True)
         self.site = PageSite(self.store, now_ms, lambda: self.ends)
 
     def seen(self) -> KnownNow:
@@ -185,7 +187,7 @@ class PageWorld:
 
     def tell(self, event: IncidentEvent) -> None:
         """Adds an incident, or its next event, as the ledger makes it."""
-        event = named(event, OWNERS)
+        event = named(with_command(event), OWNERS)
         self.incidents = [one for one in self.incidents if one.incident_id != event.incident_id] + [event]
         self.store.take_event(event)
 
@@ -194,6 +196,16 @@ class PageWorld:
         """Serves the page while the block runs; yields its address."""
         with served_site(self.site) as url:
             yield url
+
+
+def with_command(event: IncidentEvent) -> IncidentEvent:
+    """The event with the command that the ledger builds for it, instead of the one that every event of a test has."""
+    if event.suggested_command != an_event().suggested_command:
+        return event
+    is_hang = event.verdict is Verdict.HANGING and event.topic is not None
+    return replace(
+        event, suggested_command=end_hanging(ORIGIN, data_of(event), None) if is_hang else look_at(ORIGIN, event)
+    )
 
 
 @contextlib.contextmanager

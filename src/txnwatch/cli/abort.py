@@ -37,13 +37,13 @@ from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.by_hand import ManualTarget
-from txnwatch.state.incidents.event_builder import Origin, data_of, fence_owner
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal, start_of
 from txnwatch.state.model.ownership import ADVICE_MEANS
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.telling.commands import Origin, data_of, fence_owner
 from txnwatch.state.text import cut
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms

@@ -43,7 +43,7 @@ from txnwatch.cli.past_ids import OwnerEnds, nobody_has, owner_of
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd, ended_with, ends_on
 from txnwatch.state.evidence.read_committed import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
 from txnwatch.state.evidence.screening import Search
-from txnwatch.state.incidents.event_builder import advice_about, explain_id, explain_partition, topics_of
+from txnwatch.state.incidents.event_builder import advice_about, topics_of
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.incident import ExpectedOutcome, partition_of
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice, IdMaker, Named, OwnerLookup, OwningTeam, Subject
@@ -55,6 +55,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import PartitionOffset, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
+from txnwatch.state.telling.commands import explain_id, explain_partition
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin

@@ -45,7 +45,6 @@ from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_o
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
 from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
-from txnwatch.state.incidents.event_builder import explain_id
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
@@ -57,6 +56,7 @@ from txnwatch.state.model.transaction import (
     UnknownTransactionalId,
 )
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition
+from txnwatch.state.telling.commands import explain_id
 from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log

@@ -18,16 +18,6 @@ from txnwatch.state.evidence.outcome import Doubt, known_outcome
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.read_committed import hidden_records
 from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expected_end, open_data
-from txnwatch.state.incidents.event_builder import (
-    HangingData,
-    Origin,
-    describe_producers,
-    end_hanging,
-    explain_id,
-    explain_partition,
-    fence,
-    rehearse_abort,
-)
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, span_incident_id
 from txnwatch.state.model.ports import PartitionReading
@@ -42,14 +32,18 @@ from txnwatch.state.model.values import (
     TopicPartition,
     elapsed,
 )
-from txnwatch.state.model.verdicts import (
-    TWO_PHASE_TIMEOUT_MS,
-    VERDICTS,
-    DetectionPolicy,
-    Verdict,
-    is_two_phase,
-    reason_text,
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, VERDICTS, DetectionPolicy, Verdict, is_two_phase
+from txnwatch.state.telling.commands import (
+    HangingData,
+    Origin,
+    describe_producers,
+    end_hanging,
+    explain_id,
+    explain_partition,
+    fence,
+    rehearse_abort,
 )
+from txnwatch.state.telling.statements import reason_text
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 

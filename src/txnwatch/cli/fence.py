@@ -48,7 +48,7 @@ from txnwatch.state.abort.fencing import (
     next_step,
     why_not,
 )
-from txnwatch.state.incidents.event_builder import Origin, advice_about, explain_id
+from txnwatch.state.incidents.event_builder import advice_about
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import updated
 from txnwatch.state.model.ownership import ADVICE_MEANS, Subject
@@ -67,6 +67,7 @@ from txnwatch.state.model.values import (
     SpanStart,
     TopicPartition,
 )
+from txnwatch.state.telling.commands import Origin, explain_id
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms

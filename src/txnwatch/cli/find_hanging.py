@@ -28,7 +28,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import DETAIL, WIDE, CommandAnswer, Duration, LeftOut, Line, Name, Names, NotChecked, Time
 from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
-from txnwatch.state.incidents.event_builder import Origin, named, span_event, transaction_event
+from txnwatch.state.incidents.event_builder import named, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
@@ -44,6 +44,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster

@@ -25,10 +25,11 @@ from txnwatch.config import (
 )
 from txnwatch.owners.owner_table import read_owners
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, client_properties, expanded, has_reference, load_settings
-from txnwatch.state.incidents.event_builder import EventsFlags, Origin, named, suggested
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import NO_OWNERS
 from txnwatch.state.model.values import INT16, INT32, INT64, TOPIC_NAME_RULE, is_topic_name
+from txnwatch.state.telling.commands import EventsFlags, Origin, as_read
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, shown_url
 
 if TYPE_CHECKING:
@@ -377,8 +378,7 @@ def as_seen_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> Incid
     event = named(event, parsed.owners)
     if parsed.bootstrap_server is None:
         return replace(event, suggested_command=None)
-    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), _events_flags(parsed))
-    return replace(event, suggested_command=suggested(origin, event))
+    return as_read(Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed)), event)
 
 
 def _events_flags(parsed: argparse.Namespace) -> EventsFlags:

@@ -39,8 +39,8 @@ from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.delivery.events_topic import EventLog
 from txnwatch.sinks.delivery.redis_sink import RedisPage
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import ConfigError, TxnwatchError
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.web.server import Served, WebServer, serving
 from txnwatch.web.web_config import read_web_config

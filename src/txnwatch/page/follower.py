@@ -20,13 +20,13 @@ from txnwatch.page.announced import Announced, FromRedis, decoded
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.sinks.delivery.events_topic import EventLog
 from txnwatch.sinks.delivery.outbox import WorkerThread
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BadEventError, SinkError, TxnwatchError
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.pauses import GrowingPause
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs
+from txnwatch.state.telling.commands import Origin
 from txnwatch.state.text import Said, redacted
 
 _PAUSE_MS: Final = 250.0

@@ -12,11 +12,11 @@ from support.one_look import a_searcher
 from txnwatch.cli.explanation import Ending, Explanation, end_of, of_id, of_partition
 from txnwatch.state.detection.view import begun
 from txnwatch.state.evidence.screening import LeaderStamp, OwnerViews
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue

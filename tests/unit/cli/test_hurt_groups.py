@@ -25,9 +25,9 @@ from txnwatch.cli.hurt_groups import (
     hurt_by,
     waiting_lines,
 )
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.incident import AffectedGroup, GroupState, WaitingGroup
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
+from txnwatch.state.telling.commands import Origin
 
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OFFSETS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)

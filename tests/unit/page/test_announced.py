@@ -213,7 +213,9 @@ def test_the_order_on_the_topic_decides() -> None:
 def test_a_command_from_the_topic_is_never_shown() -> None:
     found = world(beat()).tell(an_incident("hang", 60, suggested_command="rm -rf /", **{**HANG, "cluster_id": CLUSTER}))
     (row,) = picture(found)["incidents"].values()
-    assert row["command"].startswith("txnwatch abort --topic payments --partition 0")
+    first, second = row["steps"]
+    assert first["command"].startswith("txnwatch explain --topic payments --partition 0")
+    assert second["command"] is None
 
 
 def test_without_a_document_the_open_transactions_are_not_known() -> None:

@@ -18,10 +18,10 @@ from txnwatch.page.follower import ClusterSource, Follower
 from txnwatch.page.picture import Knowledge
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.page.truth import PageState, judge
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError, SkipReason
 from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.telling.commands import Origin
 
 EU = "EU"
 

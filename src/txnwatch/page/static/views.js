@@ -10,6 +10,9 @@ const AHEAD = "Look again before you act.";
 export const command = (line, page) => line && html`<div class="command"><code>${line.split(/ (?=--|&& )/).map((one, i) => html`${i ? " " : ""}<span>${one}</span>`)}</code>
   <button type="button" aria-label="Copy the command" @click=${(event) => page.copy(event.currentTarget)}>Copy</button></div>`;
 
+/** What to do, in steps; the server says it. */
+const steps = (row, page) => (page.isStale ? [{ text: AHEAD, command: row.look }] : row.steps).map((one) => html`<div class="step"><b>${foreign(one.text)}</b>${command(one.command, page)}</div>`);
+
 /** Whom to call. The address is from the operator's own table, which has only http and https; it is checked again. */
 const whom = (owner) => html`<b>${foreign(owner.name)}</b>${owner.contact ? html` ${foreign(owner.contact)}` : nothing}${/^https?:\/\//.test(owner.url ?? "") ? html` <a href=${owner.url} rel="noreferrer">about the team</a>` : nothing}`;
 const parts = (found, now) => found.map((part, i) => {
@@ -71,8 +74,7 @@ export function incidentRow(row, page, isChosen) {
     <div class="standing"><div class="label">standing for</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
     <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
     <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for; the command names them"}</div>`}</div>
-    <div class="do"><b>${page.isStale ? AHEAD : row.next}</b>${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}${row.advice ? html`<div class="small advice">${row.advice}</div>` : nothing}
-      ${command(page.isStale ? row.look : row.command ?? row.look, page)}</div></li>`;
+    <div class="do"><div class="small safe">${foreign(row.safe)}</div>${steps(row, page)}${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}</div></li>`;
 }
 
 function incidents(page, isWhole) {
@@ -181,10 +183,10 @@ export function watcherView(page) {
 export function incident(found, page) {
   const tone = found.severity === "info" ? "info" : found.severity;
   const isOpen = found.ended_ms === null;
-  return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)}</p>
+  return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)} ${foreign(found.outcome)}</p>
       <div class="age"><span class="small">${isOpen ? "standing for" : "was open for"}</span> <strong>${duration((found.ended_ms ?? page.now) - found.since_ms)}</strong> <span class="small">since ${time(found.since_ms, page)}</span></div></section>
     <div class="two ${page.isStale ? "stale" : ""}"><div class="stack">
-      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p><b>${page.isStale ? AHEAD : found.next}</b></p>${found.advice ? html`<p class="advice">${found.advice}</p>` : nothing}${command(page.isStale ? found.look : found.command ?? found.look, page)}
+      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p class="safe">${foreign(found.safe)}</p>${steps(found, page)}<p>${foreign(found.ends)}</p>
         <p class="muted">A command of txnwatch reads everything again, asks before it writes, and reads the marker back. Nothing is written from this page.${found.decision && !page.isStale ? ` The ${found.decision}.` : ""}</p></div></section>` : nothing}
       ${found.proof ? proofCard(found.proof, page) : nothing}
       <section class="card"><header><h2>Its life</h2>${found.life_is_whole ? nothing : html`<span class="muted small">only the events since this process was started</span>`}</header><div class="body"><ol class="life">${found.life.map((one) => html`<li><span class="muted">${time(one.at_ms, page, 3)}</span><span><b>${one.status}</b> · ${foreign(one.text)}</span></li>`)}</ol></div></section>

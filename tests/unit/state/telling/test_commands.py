@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from support.incidents import an_event
 from txnwatch.state.abort.fencing import ProducerIdentity
-from txnwatch.state.incidents.event_builder import (
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
+from txnwatch.state.model.values import PartitionOffset, TopicPartition
+from txnwatch.state.telling.commands import (
     EventsFlags,
     HangingData,
     Origin,
+    as_read,
     end_hanging,
     explain_id,
     explain_partition,
     fence,
     read_events,
     rehearse_abort,
-    suggested,
 )
-from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
-from txnwatch.state.model.values import PartitionOffset, TopicPartition
 
 ORIGIN = Origin("cluster", "a:1,b:2")
 SECURED = Origin("cluster", "a:1", "/etc/my kafka/client.properties")
@@ -59,10 +61,24 @@ def test_the_fence_comes_first_while_the_abort_would_be_refused(outcome: str, ep
     assert whole == (alone if outcome == "unknown" else f"{first}{alone}")
 
 
-def test_an_event_that_was_read_from_the_topic_leads_to_no_fence() -> None:
+def test_an_event_that_was_read_leads_to_a_command_that_only_reads() -> None:
     """Whoever may write the topic could name the id of a healthy application."""
     forged = an_event("forged", transactional_id="healthy", suggested_command="txnwatch fence healthy --yes")
-    assert "fence" not in (suggested(ORIGIN, forged) or "")
+    assert as_read(ORIGIN, forged).suggested_command == explain_partition(ORIGIN, ORDERS)
+    whole = an_event("whole", topic=None, partition=None, verdict="late", transactional_id="healthy")
+    assert as_read(ORIGIN, whole).suggested_command == explain_id(ORIGIN, "healthy")
+
+
+@pytest.mark.parametrize(
+    "place", [{"topic": "a b"}, {"partition": -1}, {"partition": None}, {"topic": None, "transactional_id": None}]
+)
+def test_what_names_no_subject_leads_to_no_command(place: dict[str, Any]) -> None:
+    assert as_read(ORIGIN, an_event("forged", **place)).suggested_command is None
+
+
+def test_nothing_is_to_be_done_about_what_is_over_or_held() -> None:
+    assert as_read(ORIGIN, an_event("held", suggested_command=None)).suggested_command is None
+    assert as_read(ORIGIN, an_event("over", status="resolved")).suggested_command is None
 
 
 def test_a_suggested_abort_has_the_events_flags_of_the_run() -> None:

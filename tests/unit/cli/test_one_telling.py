@@ -1,0 +1,89 @@
+"""The event, the page, the alert and the commands say the same about one finding, and have the same next step."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from support.hung_spans import NOW_MS, OWNERS, a_hang, a_live_one
+from support.page_world import PageWorld
+from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.push.alertmanager import alert_of
+from txnwatch.push.push_file import AlertmanagerTarget
+from txnwatch.state.incidents.event_builder import span_event, transaction_event
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.telling.commands import Origin, as_read, has_fence, is_look
+from txnwatch.state.telling.statements import OUTCOME_WORDS, VERDICT_WORDS, StatementKind, sentences, steps_of, tell
+
+ORIGIN = Origin("cluster", "a:1")
+TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"])
+LIVE = (Verdict.STUCK_PREPARE, Verdict.LATE, Verdict.LONG_RUNNING)
+HANGS = [*product(Reason, ExpectedOutcome, OWNERS)]
+
+
+def hang(reason: Reason, outcome: ExpectedOutcome, owner: str) -> IncidentEvent:
+    """The event of a watcher, which has the outcome that the logs show."""
+    candidate, proof = a_hang(reason, outcome, OWNERS[owner])
+    event = span_event(ORIGIN, candidate, proof, None, NOW_MS)
+    assert event.expected_outcome is outcome
+    return event
+
+
+def live(verdict: Verdict) -> IncidentEvent:
+    return transaction_event(ORIGIN, *a_live_one(verdict), NOW_MS)
+
+
+def on_page(event: IncidentEvent, *, is_of_ledger: bool = True) -> dict[str, Any]:
+    world = PageWorld()
+    world.store.origin, world.store.is_of_ledger = ORIGIN, is_of_ledger
+    world.tell(event)
+    world.batch()
+    known = Knowledge(store=world.store, seen=world.store.seen, now_ms=NOW_MS)
+    (row,) = picture_of(known)["incidents"].values()
+    return row
+
+
+def the_same_is_said(event: IncidentEvent) -> None:
+    told = tell(event)
+    steps, said = steps_of(told), sentences(told, *StatementKind)
+    assert steps[0].command == event.suggested_command, "the step of the statements is that of the event"
+    row = on_page(event)
+    assert (row["steps"], row["safe"], row["why"]) == ([one._asdict() for one in steps], said["safe"], said["why"])
+    alert = alert_of(event, TARGET, NOW_MS).annotations
+    assert alert["command"] == event.suggested_command
+
+
+@pytest.mark.parametrize(("reason", "outcome", "owner"), HANGS)
+def test_a_hang_is_told_alike(reason: Reason, outcome: ExpectedOutcome, owner: str) -> None:
+    event = hang(reason, outcome, owner)
+    the_same_is_said(event)
+    command = event.suggested_command or ""
+    needs_fence = owner == "the id has the epoch" and outcome is not ExpectedOutcome.UNKNOWN
+    assert (has_fence(command), is_look(command)) == (needs_fence, outcome is ExpectedOutcome.UNKNOWN)
+    assert sentences(tell(event), StatementKind.SAFE)["safe"] == OUTCOME_WORDS[outcome].safe
+
+
+@pytest.mark.parametrize("verdict", LIVE)
+def test_a_live_transaction_is_told_alike(verdict: Verdict) -> None:
+    event = live(verdict)
+    the_same_is_said(event)
+    assert is_look(event.suggested_command or "")
+    assert sentences(tell(event), StatementKind.SAFE)["safe"] == VERDICT_WORDS[verdict].safe
+
+
+@pytest.mark.parametrize(("reason", "outcome", "owner"), HANGS)
+def test_what_can_be_forged_leads_to_a_look_and_then_to_what_it_prints(
+    reason: Reason, outcome: ExpectedOutcome, owner: str
+) -> None:
+    """A record that names a healthy transaction would else fence its application."""
+    event = hang(reason, outcome, owner)
+    read = as_read(ORIGIN, event)
+    first, second = steps_of(tell(read))
+    assert is_look(first.command or "")
+    assert second.command is None
+    assert on_page(event, is_of_ledger=False)["steps"] == [first._asdict(), second._asdict()]
+    said = StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE
+    assert sentences(tell(read), *said) == sentences(tell(event), *said)
