@@ -54,6 +54,7 @@ def the_same_is_said(event: IncidentEvent) -> None:
     assert (row["steps"], row["safe"], row["why"]) == ([one._asdict() for one in steps], said["safe"], said["why"])
     alert = alert_of(event, TARGET, NOW_MS).annotations
     assert alert["command"] == event.suggested_command
+    assert all(text in alert["description"] for text in (said["why"], said["safe"], *(one.text for one in steps)))
 
 
 @pytest.mark.parametrize(("reason", "outcome", "owner"), HANGS)
