@@ -10,8 +10,8 @@ built by this process (commands.py), so the step fits it: a command that only re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -323,69 +323,3 @@ def _steps_of_a_hang(event: IncidentEvent, command: str | None) -> Iterator[Told
 
 def _step(text: str, command: str | None = None) -> Told:
     return Told(StatementKind.NEXT, text, command)
-
-
-# What a reader takes of them.
-
-
-def once_looked(told: Sequence[Told], command: str | None) -> tuple[Told, ...]:
-    """The statements for somebody who has just looked: without that step, and the next one with its command."""
-    is_first_a_look = any(one.command is not None and is_look(one.command) for one in told)
-    if not is_first_a_look:
-        return tuple(told)
-    left = [one for one in told if one.command is None]
-    first = next((number for number, one in enumerate(left) if one.kind is StatementKind.NEXT), None)
-    if first is not None:
-        left[first] = replace(left[first], command=command)
-    return tuple(left)
-
-
-def look_again(told: Iterable[Told], look: str | None) -> tuple[Told, ...]:
-    """The statements for somebody who sees an old picture: the only step is another look."""
-    return (*(one for one in told if one.kind is not StatementKind.NEXT), _step(LOOK_AGAIN, look))
-
-
-def without_commands(told: Iterable[Told]) -> tuple[Told, ...]:
-    """The statements where the cluster's address is not known."""
-    return tuple(replace(one, command=None) for one in told)
-
-
-def numbered(told: Iterable[Told]) -> list[Told]:
-    """The statements; of two steps or more, each text begins with its number."""
-    found = list(told)
-    steps = [number for number, one in enumerate(found) if one.kind is StatementKind.NEXT]
-    for number, at in enumerate(steps if len(steps) > 1 else (), 1):
-        found[at] = replace(found[at], text=f"{number}. {found[at].text}")
-    return found
-
-
-def lines(told: Iterable[Told]) -> list[str]:
-    """The statements as lines of text; the command of a step is behind it, on a line of its own."""
-    return [
-        line
-        for one in numbered(told)
-        for line in ((one.text,) if one.command is None else (one.text, f"next: {one.command}"))
-    ]
-
-
-class ToldStep(NamedTuple):
-    """One step of JSON."""
-
-    text: str
-    command: str | None
-
-
-def sentences(told: Iterable[Told], *kinds: StatementKind) -> dict[str, str]:
-    """The statements of some kinds as members of JSON; empty for a kind of which nothing is said."""
-    found = list(told)
-    return {str(kind): " ".join(one.text for one in found if one.kind is kind) for kind in kinds}
-
-
-def steps_of(told: Iterable[Told]) -> list[ToldStep]:
-    """The steps, in their order."""
-    return [ToldStep(one.text, one.command) for one in numbered(told) if one.kind is StatementKind.NEXT]
-
-
-def first_command(told: Iterable[Told]) -> str | None:
-    """The command of the first step that has one."""
-    return next((one.command for one in told if one.command is not None), None)

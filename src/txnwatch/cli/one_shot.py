@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
@@ -372,13 +371,11 @@ def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
 def as_seen_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> IncidentEvent:
     """The event with the owner by the table of this command, and a suggested command that is built here.
 
-    There is no command if the cluster's address is unknown. What is stored is not shown: anybody who may write to the
-    events topic or to Redis can store any command and any owner.
+    What is stored is not shown: anybody who may write to the events topic or to Redis can store any command and any
+    owner. If the cluster's address is unknown, the command is not whole.
     """
-    event = named(event, parsed.owners)
-    if parsed.bootstrap_server is None:
-        return replace(event, suggested_command=None)
-    return as_read(Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed)), event)
+    origin = Origin(event.cluster_id, parsed.bootstrap_server or "", _properties_path(parsed))
+    return as_read(origin, named(event, parsed.owners))
 
 
 def _events_flags(parsed: argparse.Namespace) -> EventsFlags:

@@ -33,6 +33,7 @@ from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.telling.renderings import as_json, blocks
 from txnwatch.state.text import cut, grouped, printable, redacted, some, some_names, two_units
 
 # Lays out rows as lines of text that fit the terminal; without a terminal every row is one line.
@@ -239,7 +240,7 @@ _NAMED = 5  # names of each reason in the text output; JSON has all of them
 class FieldStyle(NamedTuple):
     """How the text output shows a field: rendered or, if `render` is None, on a separate line below the table.
 
-    With `is_shown` False the table does not show it, because the notes of the answer have it in another order.
+    With `is_shown` False the table does not show it, because what is below it has it in another order.
     """
 
     render: Callable[[Any], str] | None
@@ -254,6 +255,7 @@ Time = Annotated[TimestampMs, FieldStyle(utc)]
 Duration = Annotated[DurationMs, FieldStyle(_duration)]
 Line = Annotated[str, FieldStyle(None)]
 IN_NOTES = FieldStyle(None, is_shown=False)
+TOLD = "told"  # the field of a row with what is said about it, which is shown below the table; see `blocks`
 DETAIL = "detail"  # Annotated[..., DETAIL]: a column that leaves the row if the table is too wide
 WIDE = "wide"  # Annotated[..., WIDE]: a column that only `--wide` shows
 _NAMES_IN_CELL = 3
@@ -386,9 +388,15 @@ def envelope(answer: CommandAnswer) -> dict[str, Any]:
         "complete": answer.is_complete,
         "not_checked": [missing._asdict() for missing in answer.not_checked],
         "left_out": [dataclasses.asdict(kept) for kept in answer.left_out],
-        "rows": [dataclasses.asdict(row) for row in answer.rows],
+        "rows": [_row_json(row) for row in answer.rows],
         **answer.also,
     }
+
+
+def _row_json(row: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+    """The fields of a row; what is told about it is a member for each kind of statement."""
+    found = dataclasses.asdict(row)
+    return {**found, **as_json(row.told)} if found.pop(TOLD, None) is not None else found
 
 
 def _write_text(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> None:
@@ -419,7 +427,8 @@ def _write_table(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> Non
     print(*table_lines(columns, rows, None if is_wide else _width_of(stream)), sep="\n", file=stream)
     below = [name for name in shown if name not in in_row]
     lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
-    for line in dict.fromkeys(lines):
+    told = blocks((row.subject, row.told) for row in answer.rows) if TOLD in answer.row_type.__annotations__ else ()
+    for line in (*dict.fromkeys(lines), *told):
         print(printable(line), file=stream)
 
 

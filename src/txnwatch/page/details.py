@@ -29,7 +29,8 @@ from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
 from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition, is_topic_name
 from txnwatch.state.telling.commands import read_events
-from txnwatch.state.telling.statements import StatementKind, sentences
+from txnwatch.state.telling.renderings import sentences
+from txnwatch.state.telling.statements import StatementKind
 
 LISTED: Final = 300
 ENDED: Final = 200

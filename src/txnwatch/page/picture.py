@@ -47,15 +47,8 @@ from txnwatch.state.model.ownership import Subject
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Severity, Verdict, rank, undetected
 from txnwatch.state.telling.commands import Origin, explain_id, explain_partition, look_at
-from txnwatch.state.telling.statements import (
-    StatementKind,
-    Told,
-    how_it_ended,
-    look_again,
-    sentences,
-    steps_of,
-    tell,
-)
+from txnwatch.state.telling.renderings import look_again, sentences, steps_of
+from txnwatch.state.telling.statements import StatementKind, Told, how_it_ended, tell
 from txnwatch.state.text import printable
 
 LANES: Final = 60

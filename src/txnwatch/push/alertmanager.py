@@ -34,7 +34,8 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
 from txnwatch.state.model.verdicts import VERDICTS, Severity, Verdict
-from txnwatch.state.telling.statements import StatementKind, sentences, steps_of, tell
+from txnwatch.state.telling.renderings import sentences, steps_of
+from txnwatch.state.telling.statements import StatementKind, tell
 from txnwatch.state.text import CUT_MARK, GIVEN_NAME, printable
 
 ALERTS_PATH: Final = "/api/v2/alerts"

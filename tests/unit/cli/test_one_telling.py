@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from typing import Any
 
@@ -9,14 +10,20 @@ import pytest
 
 from support.hung_spans import NOW_MS, OWNERS, a_hang, a_live_one
 from support.page_world import PageWorld
+from txnwatch.cli import status
+from txnwatch.cli.find_hanging import found_row
+from txnwatch.cli.hurt_groups import Hurt
+from txnwatch.cli.main import main
 from txnwatch.page.picture import Knowledge, picture_of
 from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
+from txnwatch.sinks.delivery.redis_views import Shown
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
 from txnwatch.state.model.verdicts import Reason, Verdict
 from txnwatch.state.telling.commands import Origin, as_read, has_fence, is_look
-from txnwatch.state.telling.statements import OUTCOME_WORDS, VERDICT_WORDS, StatementKind, sentences, steps_of, tell
+from txnwatch.state.telling.renderings import sentences, steps_of
+from txnwatch.state.telling.statements import OUTCOME_WORDS, VERDICT_WORDS, StatementKind, tell
 
 ORIGIN = Origin("cluster", "a:1")
 TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"])
@@ -54,6 +61,8 @@ def the_same_is_said(event: IncidentEvent) -> None:
     assert (row["steps"], row["safe"], row["why"]) == ([one._asdict() for one in steps], said["safe"], said["why"])
     alert = alert_of(event, TARGET, NOW_MS).annotations
     assert alert["command"] == event.suggested_command
+    row = found_row(event, Hurt({}, ()))
+    assert (row.told, row.next) == (told, event.suggested_command), "find-hanging"
     assert all(text in alert["description"] for text in (said["why"], said["safe"], *(one.text for one in steps)))
 
 
@@ -88,3 +97,24 @@ def test_what_can_be_forged_leads_to_a_look_and_then_to_what_it_prints(
     assert on_page(event, is_of_ledger=False)["steps"] == [first._asdict(), second._asdict()]
     said = StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE
     assert sentences(tell(read), *said) == sentences(tell(event), *said)
+
+
+@pytest.mark.parametrize("address", [["--bootstrap-server", "a:1"], []], ids=["address", "no address"])
+def test_status_says_what_the_page_of_a_topic_says(
+    address: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event = hang(Reason.ALREADY_COMPLETED, ExpectedOutcome.COMMIT, "the id has the epoch")
+    monkeypatch.setattr(status, "read_shown", lambda *_: Shown(["cluster"], [event], [], {}))
+    flags = ["status", "--redis-url", "redis://a:1/0", *address]
+    main([*flags, "--format", "json"])
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    on_topic = on_page(event, is_of_ledger=False)
+    assert (row["why"], row["safe"]) == (on_topic["why"], on_topic["safe"])
+    assert [one["text"] for one in row["steps"]] == [one["text"] for one in on_topic["steps"]]
+    commands = [on_topic["look"], None] if address else [None, None]
+    assert [one["command"] for one in row["steps"]] == commands
+    assert row["suggested_command"] == (commands[0] or "")
+    main(flags)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:5] == ["orders-3:", row["why"], row["outcome"]]
+    assert [line for line in lines if line.startswith("next: ")] == [f"next: {one}" for one in commands if one]
