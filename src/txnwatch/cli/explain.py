@@ -56,6 +56,7 @@ from txnwatch.state.model.transaction import (
 from txnwatch.state.model.values import PartitionOffset, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
 from txnwatch.state.telling.commands import explain_id, explain_partition
+from txnwatch.state.telling.statements import StatementKind, Told
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -372,17 +373,21 @@ def _who(end: PastEnd | None) -> str:
 def with_owner(explained: Explanation, owners: OwnerLookup, partition: TopicPartition | None = None) -> Explanation:
     """The explanation with the owners; `partition` is the target, if it is one.
 
-    An advice removes a command that ends the transaction: `explain` must not suggest what loses data.
+    An advice removes the steps that end the transaction: `explain` must not suggest what loses data.
     """
     named = owners.of(_subject(explained, partition))
     advice = _advice(explained, named.application)
+    is_held_back, told = advice is not None and explained.state != Verdict.HANGING, explained.told
+    if advice is not None:
+        kept = (one for one in told if not is_held_back or one.kind is not StatementKind.NEXT)
+        told = (Told(StatementKind.SAFE, ADVICE_MEANS[advice]), *kept)
     return replace(
         explained,
         owner=named.owner.team if named.owner is not None else None,
         contact=named.owner.contact if named.owner is not None else None,
         application=named.application.text if named.application is not None else None,
-        advice=advice,
-        next=None if advice is not None and explained.state != Verdict.HANGING else explained.next,
+        next=None if is_held_back else explained.next,
+        told=told,
         text=(*explained.text, *_lines(explained, named, advice), *_groups(explained, owners)),
     )
 

@@ -11,6 +11,7 @@ import pytest
 from support.hung_spans import NOW_MS, OWNERS, a_hang, a_live_one
 from support.page_world import PageWorld
 from txnwatch.cli import status
+from txnwatch.cli.explanation import Explanation, of_id, of_span
 from txnwatch.cli.find_hanging import found_row
 from txnwatch.cli.hurt_groups import Hurt
 from txnwatch.cli.main import main
@@ -18,12 +19,15 @@ from txnwatch.page.picture import Knowledge, picture_of
 from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.sinks.delivery.redis_views import Shown
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.values import log_numbered
 from txnwatch.state.model.verdicts import Reason, Verdict
 from txnwatch.state.telling.commands import Origin, as_read, has_fence, is_look
 from txnwatch.state.telling.renderings import sentences, steps_of
 from txnwatch.state.telling.statements import OUTCOME_WORDS, VERDICT_WORDS, StatementKind, tell
+from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 ORIGIN = Origin("cluster", "a:1")
 TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"])
@@ -66,6 +70,16 @@ def the_same_is_said(event: IncidentEvent) -> None:
     assert all(text in alert["description"] for text in (said["why"], said["safe"], *(one.text for one in steps)))
 
 
+def explain_says_it_too(explained: Explanation, event: IncidentEvent) -> None:
+    """The same; of the steps, it is the first one itself if that is a look."""
+    told, kinds = tell(event), (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, StatementKind.ENDS)
+    assert sentences(explained.told, *kinds) == sentences(told, *kinds)
+    assert sentences(told, StatementKind.SAFE)["safe"] in explained.text
+    steps = [one.text for one in told if one.kind is StatementKind.NEXT]
+    left = steps[1:] if is_look(event.suggested_command or "") else steps
+    assert [one.text for one in explained.told if one.kind is StatementKind.NEXT] == left
+
+
 @pytest.mark.parametrize(("reason", "outcome", "owner"), HANGS)
 def test_a_hang_is_told_alike(reason: Reason, outcome: ExpectedOutcome, owner: str) -> None:
     event = hang(reason, outcome, owner)
@@ -74,6 +88,13 @@ def test_a_hang_is_told_alike(reason: Reason, outcome: ExpectedOutcome, owner: s
     needs_fence = owner == "the id has the epoch" and outcome is not ExpectedOutcome.UNKNOWN
     assert (has_fence(command), is_look(command)) == (needs_fence, outcome is ExpectedOutcome.UNKNOWN)
     assert sentences(tell(event), StatementKind.SAFE)["safe"] == OUTCOME_WORDS[outcome].safe
+    candidate, proof = a_hang(reason, outcome, OWNERS[owner])
+    explained = of_span(ORIGIN, candidate, Search(hanging=[(candidate, proof)]), NOW_MS)
+    explain_says_it_too(explained, event)
+    if not is_look(command):
+        assert explained.next == command
+    else:
+        assert (explained.next or "").endswith(" --dry-run"), "the look is done: this is the step after it"
 
 
 @pytest.mark.parametrize("verdict", LIVE)
@@ -82,6 +103,15 @@ def test_a_live_transaction_is_told_alike(verdict: Verdict) -> None:
     the_same_is_said(event)
     assert is_look(event.suggested_command or "")
     assert sentences(tell(event), StatementKind.SAFE)["safe"] == VERDICT_WORDS[verdict].safe
+    candidate, proof = a_live_one(verdict)
+    assert proof.description is not None
+    known = DescribedWithLog(proof.description, [], None, log_numbered(3))
+    explained = of_id(ORIGIN, known, [], NOW_MS, Search(overdue=[(candidate, proof)]))
+    explain_says_it_too(explained, event)
+    if verdict is Verdict.STUCK_PREPARE:
+        assert explained.next is None, "nothing to paste: its partitions need leaders"
+    else:
+        assert (explained.next or "").startswith("txnwatch fence --transactional-id checkout-1 ")
 
 
 @pytest.mark.parametrize(("reason", "outcome", "owner"), HANGS)
