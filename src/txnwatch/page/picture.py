@@ -266,7 +266,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "undelivered": seen.undelivered,
         "stopped_targets": [name(one) for one in seen.stopped],
         "open_incidents": len(urgent),
-        "early_warnings": sum(event.verdict is Verdict.LONG_RUNNING for event in incidents),
+        "early_warnings": sum(event.severity is Severity.INFO for event in incidents),
         "groups_stopped": len(stopped),
         "groups_at_risk": len(at_risk),
         "open_missing": seen.open_missing,

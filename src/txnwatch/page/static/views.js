@@ -1,6 +1,6 @@
 // The views: each makes its content from the last picture, or from the answer about one thing.
 import { html, nothing } from "./lit-html.js";
-import { axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
+import { FORMS, axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
 import { BASE, clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./words.js";
 
 const RUNBOOK = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md";
@@ -79,8 +79,8 @@ export function incidentRow(row, page, isChosen) {
 
 function incidents(page, isWhole) {
   const { order, incidents: rows } = page.picture;
-  const shown = order.incidents.map((id) => rows[id]).filter((row) => row && (isWhole || row.verdict !== "long_running"));
-  const warnings = order.incidents.map((id) => rows[id]).filter((row) => row?.verdict === "long_running");
+  const shown = order.incidents.map((id) => rows[id]).filter((row) => row && (isWhole || row.severity !== "info"));
+  const warnings = order.incidents.map((id) => rows[id]).filter((row) => row?.severity === "info");
   if (!shown.length && !warnings.length) return isWhole ? html`<section class="card"><div class="body">No incident is open.</div></section>` : nothing;
   const title = asOf(page) ? html`${page.pausedMs ? "Open at the pause" : "Open when last evaluated"}, at ${time(asOf(page), page)}` : "Open incidents";
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents">
@@ -126,7 +126,7 @@ function timeline(page) {
     ${order.more_lanes ? html`<p class="muted">and ${plural(order.more_lanes, "more partition")}: <a href=${`${BASE}/partitions`}>list the partitions</a></p>` : nothing}
     ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">open, most of them for less than 2 s</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
       <div class="figure"><div class="small">not drawn one by one</div><div><a href=${`${BASE}/open`}>list the oldest</a></div></div></div>` : nothing}</div>
-    <div class="key">${form("hanging", "hanging: never ends")}${form("stuck_prepare", "prepared: markers missing")}${form("late", "late")}${form("long_running", "long running")}${form("unowned", "no owner at one look")}${form("open", "open, healthy")}
+    <div class="key">${Object.entries(FORMS).map(([phase, one]) => one.key ? form(phase, one.key) : nothing)}
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><path d="M11 4h8l-4 6z" fill="var(--muted)"/></svg>its own timeout</span>
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><rect x="4" y="1" width="25" height="12" fill="url(#hidden)"/><line x1="3" x2="3" y1="0" y2="14" stroke="var(--text)" stroke-width="2"/></svg>last stable offset, and what it hides</span></div></section>`;
 }
