@@ -32,7 +32,7 @@ from txnwatch.cli.one_shot import (
     options_of,
     origin_of,
 )
-from txnwatch.cli.output import REFUSED, CommandAnswer, Line, Name, write
+from txnwatch.cli.output import REFUSED, CommandAnswer, Line, Name, row_of, write
 from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.screening import Search
@@ -213,19 +213,7 @@ def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent
 
 def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detail: str) -> None:
     """Writes the result row, as text or JSON."""
-    row = Decided(
-        topic=incident.topic,
-        partition=incident.partition,
-        txn_start_offset=incident.txn_start_offset,
-        producer_id=incident.producer_id,
-        producer_epoch=incident.producer_epoch,
-        transactional_id=incident.transactional_id,
-        reason=incident.reason,
-        expected_outcome=incident.expected_outcome,
-        outcome_doubt=incident.outcome_doubt,
-        result=result,
-        detail=detail,
-    )
+    row = row_of(Decided, incident, result=result, detail=detail)
     write(CommandAnswer("abort", incident.cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
 
 

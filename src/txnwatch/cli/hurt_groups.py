@@ -12,11 +12,11 @@ those that hide the most records first. What is left out is a problem, and not a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from txnwatch.state.evidence.read_committed import affected_groups, hidden_records, observe
-from txnwatch.state.model.incident import AffectedGroup, WaitingGroup
+from txnwatch.state.model.incident import AffectedGroup, IncidentEvent, WaitingGroup
 from txnwatch.state.model.ports import ConsumerGroups, PartitionReading
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
@@ -148,6 +148,11 @@ class Hurt(NamedTuple):
 
     affected: Mapping[TopicPartition, tuple[AffectedGroup, ...]]
     waiting: tuple[WaitingGroup, ...]
+
+    def added_to(self, event: IncidentEvent) -> IncidentEvent:
+        """The finding with the groups, as the event of a watcher has them."""
+        affected = tuple(group for groups in self.affected.values() for group in groups)
+        return replace(event, consumer_groups=affected, waiting_groups=self.waiting)
 
     @property
     def affected_names(self) -> tuple[str, ...]:

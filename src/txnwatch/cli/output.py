@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_type_hints, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, TextIO, TypeVar, get_args, get_type_hints, runtime_checkable
 
 from rich.cells import cell_len, chop_cells
 
@@ -255,6 +255,7 @@ Time = Annotated[TimestampMs, FieldStyle(utc)]
 Duration = Annotated[DurationMs, FieldStyle(_duration)]
 Line = Annotated[str, FieldStyle(None)]
 IN_NOTES = FieldStyle(None, is_shown=False)
+R = TypeVar("R")
 TOLD = "told"  # the field of a row with what is said about it, which is shown below the table; see `blocks`
 DETAIL = "detail"  # Annotated[..., DETAIL]: a column that leaves the row if the table is too wide
 WIDE = "wide"  # Annotated[..., WIDE]: a column that only `--wide` shows
@@ -391,6 +392,20 @@ def envelope(answer: CommandAnswer) -> dict[str, Any]:
         "rows": [_row_json(row) for row in answer.rows],
         **answer.also,
     }
+
+
+def row_of(row_type: type[R], event: IncidentEvent, **more: Any) -> R:  # noqa: ANN401 - the fields of a row
+    """A row about an incident: its fields of the same names, its owner, and `more`."""
+    names = {spec.name for spec in dataclasses.fields(row_type)}  # type: ignore[arg-type]
+    owner, application = event.owner, event.application
+    found = {
+        **{name: getattr(event, name, None) for name in names},
+        "owner": owner.team if owner is not None else None,
+        "contact": owner.contact if owner is not None else None,
+        "application": application.text if application is not None else None,
+        **more,
+    }
+    return row_type(**{name: value for name, value in found.items() if name in names})
 
 
 def _row_json(row: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass

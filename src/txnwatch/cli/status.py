@@ -36,6 +36,7 @@ from txnwatch.cli.output import (
     delivering,
     duration,
     print_error,
+    row_of,
     utc,
     write,
 )
@@ -392,22 +393,12 @@ def _not_detected(verdicts: Mapping[str, tuple[Verdict, ...]]) -> Iterator[str]:
 
 def _row(event: IncidentEvent, address: str | None, now_ms: TimestampMs) -> OpenIncident:
     told = tell(event) if address is not None else without_commands(tell(event))
-    return OpenIncident(
-        verdict=event.verdict,
-        reason=event.reason,
-        topic=event.topic,
-        partition=event.partition,
-        transactional_id=event.transactional_id,
-        producer_id=event.producer_id,
-        open_since_ms=event.open_since_ms,
+    return row_of(
+        OpenIncident,
+        event,
         age_ms=elapsed(event.open_since_ms, now_ms),
-        hidden_records=event.hidden_records,
         stopped_groups=tuple(group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED),
         waiting_groups=tuple(group.group_id for group in event.waiting_groups),
-        incident_id=event.incident_id,
-        owner=event.owner.team if event.owner is not None else None,
-        contact=event.owner.contact if event.owner is not None else None,
-        application=event.application.text if event.application is not None else None,
         suggested_command=first_command(told) or "",
         told=told,
     )
