@@ -289,53 +289,49 @@ def _last_write(partition: TopicPartition, written_ms: TimestampMs | None) -> st
 def _covered(
     origin: Origin, span: SpanCandidate, described: DescribedTransaction, now_ms: TimestampMs, found: Search
 ) -> Explanation:
-    told = _told_of(origin, described, found, now_ms)
-    end = end_of(described, _verdict_of(described, found), found.policy, now_ms)
+    end, told = _verdict_on(origin, described, found, now_ms)
     name = described.transactional_id
     head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
     began = since(described.start_ms, now_ms)
     owner = f"Its owner is {quoted(name)}, at broker {described.coordinator}: {described.state}{began}."
+    text = (head, _what(span), owner, end.text)
+    explained = _of_live(str(span.partition), described, end, told, text)
+    return replace(explained, producer_id=span.producer_id, next=explain_id(origin, name))
+
+
+def _verdict_on(
+    origin: Origin, described: DescribedTransaction, found: Search, now_ms: TimestampMs
+) -> tuple[Ending, tuple[Told, ...]]:
+    """How a live transaction ends, and what is said about it if it has a verdict."""
+    name = described.transactional_id
+    pair = next((pair for pair in found.overdue if pair[0].view.transactional_id == name), None)
+    end = end_of(described, pair[0].verdict if pair is not None else None, found.policy, now_ms)
+    return end, tell(transaction_event(origin, *pair, now_ms)) if pair is not None else ()
+
+
+def _of_live(
+    target: str, described: DescribedTransaction, end: Ending, told: tuple[Told, ...], text: tuple[str, ...]
+) -> Explanation:
+    """What is known of a live transaction, by its coordinator."""
     return Explanation(
-        target=str(span.partition),
+        target=target,
         state=end.state,
-        transactional_id=name,
-        producer_id=span.producer_id,
+        transactional_id=described.transactional_id,
+        producer_id=described.producer_id,
         since_ms=described.start_ms,
-        hidden_records=None,
         ends_by_itself=end.by_itself,
         ends_by_ms=end.by_ms,
         transaction_state=str(described.state),
-        partitions=_sorted(described),
-        next=explain_id(origin, name),
-        text=(head, _what(span), owner, end.text, *filter(None, sentences(told, *_SAFE).values())),
+        partitions=tuple(map(str, sorted(described.partitions))),
+        next=first_command(told),
+        text=(*text, *filter(None, sentences(told, StatementKind.SAFE).values())),
         told=told,
     )
-
-
-_SAFE = (StatementKind.SAFE,)
-
-
-def _told_of(origin: Origin, described: DescribedTransaction, found: Search, now_ms: TimestampMs) -> tuple[Told, ...]:
-    """What is said about a live transaction that has a verdict; nothing about another one."""
-    name = described.transactional_id
-    pair = next((pair for pair in found.overdue if pair[0].view.transactional_id == name), None)
-    return tell(transaction_event(origin, *pair, now_ms)) if pair is not None else ()
-
-
-def _sorted(described: DescribedTransaction | None) -> tuple[str, ...]:
-    """The partitions of a transaction, as text."""
-    return tuple(map(str, sorted(described.partitions))) if described is not None else ()
 
 
 def since(time_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
     """A start and how long ago it was, behind a state; nothing if the start is not known."""
     return f" since {utc(time_ms)} ({duration(now_ms - time_ms)} ago)" if time_ms is not None else ""
-
-
-def _verdict_of(described: DescribedTransaction, found: Search) -> Verdict | None:
-    """The proven verdict about a live transaction as a whole; None without one."""
-    name = described.transactional_id
-    return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)
 
 
 _OTHERS = 10
@@ -408,9 +404,6 @@ def of_id(
         transactional_id=name,
         producer_id=described.producer_id,
         since_ms=ended_ms,
-        hidden_records=None,
-        ends_by_itself=None,
-        ends_by_ms=None,
         transaction_state=str(state),
         next=explain_partition(origin, data.open[0]) if data.open else None,
         text=tuple(text),
@@ -454,38 +447,20 @@ def _live_id(
     found: Search,
 ) -> Explanation:
     described = known.described
-    end = end_of(described, _verdict_of(described, found), found.policy, now_ms)
-    name, state = described.transactional_id, described.state
-    since_ms = described.start_ms
-    how_it_ends = end.text
-    if state.is_prepare:
+    end, told = _verdict_on(origin, described, found, now_ms)
+    told = (*(one for one in told if one.kind is not StatementKind.NEXT), *_sooner(origin, known, end))
+    since_ms, how_it_ends = described.start_ms, end.text
+    if described.state.is_prepare:
         since_ms = known.last.timestamp_ms if known.last is not None else since_ms
         how_it_ends = _waits(described, readings)
     holds = open_data(described.producer_id, readings).open
-    step = _sooner(origin, known, end)
-    told = (*(one for one in _told_of(origin, described, found, now_ms) if one.kind is not StatementKind.NEXT), *step)
     text = (
-        f"{cut(name)}: {state}{since(since_ms, now_ms)}.",
+        f"{cut(described.transactional_id)}: {described.state}{since(since_ms, now_ms)}.",
         _producer(known),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
         how_it_ends,
-        *filter(None, sentences(told, *_SAFE).values()),
     )
-    return Explanation(
-        target=name,
-        state=end.state,
-        transactional_id=name,
-        producer_id=described.producer_id,
-        since_ms=since_ms,
-        hidden_records=None,
-        ends_by_itself=end.by_itself,
-        ends_by_ms=end.by_ms,
-        transaction_state=str(state),
-        partitions=_sorted(described),
-        next=first_command(told),
-        text=text,
-        told=told,
-    )
+    return replace(_of_live(described.transactional_id, described, end, told, text), since_ms=since_ms)
 
 
 def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Iterator[Told]:
