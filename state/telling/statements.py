@@ -122,6 +122,8 @@ OUTCOME_WORDS: Final = {
 }
 FENCES_FIRST: Final = "The command fences the id first: the application that uses it must start again."
 LOOK_AGAIN: Final = "Look again before you act."
+IF_TRUE: Final = "If this event is true:"
+HELD_SAFE: Final = "Write no marker: it would end the producer's next transaction."
 HELD: Final = "Do nothing now: the producer's next transaction holds it ({state}), and the marker of that one ends it."
 _Of = Callable[[IncidentEvent], str]
 
@@ -246,8 +248,7 @@ def _tell(event: IncidentEvent, shown: Shown) -> Iterator[Told]:
     if event.verdict is Verdict.HANGING:
         yield Told(StatementKind.OUTCOME, _outcome(event, shown))
     if event.is_open:
-        safe = VERDICT_WORDS[event.verdict].safe or OUTCOME_WORDS[event.expected_outcome].safe
-        yield Told(StatementKind.SAFE, safe)
+        yield Told(StatementKind.SAFE, _safe(event))
     if event.advice is not None:
         yield Told(StatementKind.SAFE, ADVICE_MEANS[event.advice])
     yield Told(StatementKind.ENDS, _ends(event))
@@ -284,6 +285,28 @@ def _outcome(event: IncidentEvent, shown: Shown) -> str:
     return f"{means}: {shown(event.outcome_detail)}." if event.outcome_detail is not None else f"{means}."
 
 
+def _safe(event: IncidentEvent) -> str:
+    """Whether it may be ended. What others may have written is said with that condition."""
+    if event.verdict is not Verdict.HANGING:
+        return VERDICT_WORDS[event.verdict].safe
+    safe = OUTCOME_WORDS[event.expected_outcome].safe
+    if _is_held(event):
+        return HELD_SAFE
+    return f"{IF_TRUE} {safe[0].lower()}{safe[1:]}" if _is_a_claim(event) else safe
+
+
+def _is_held(event: IncidentEvent) -> bool:
+    """Whether the producer's next transaction holds the data of a hang."""
+    state = event.transaction_state
+    return event.suggested_command is None and state is not None and state.is_live
+
+
+def _is_a_claim(event: IncidentEvent) -> bool:
+    """Whether the outcome of a hang was read from where others may write: this process would else end it at once."""
+    command = event.suggested_command
+    return event.expected_outcome is not ExpectedOutcome.UNKNOWN and (command is None or is_look(command))
+
+
 def _ends(event: IncidentEvent) -> str:
     if event.resolution is not None:
         return f"It is over: {how_it_ended(event)}."
@@ -311,11 +334,10 @@ def _steps(event: IncidentEvent) -> Iterator[Told]:
 
 def _steps_of_a_hang(event: IncidentEvent, command: str | None) -> Iterator[Told]:
     outcome = OUTCOME_WORDS[event.expected_outcome]
-    state = event.transaction_state
-    if command is None and state is not None and state.is_live:
-        yield _step(HELD.format(state=state))
+    if _is_held(event):
+        yield _step(HELD.format(state=event.transaction_state))
     elif command is None or is_look(command):
-        yield _step(outcome.do if event.expected_outcome is ExpectedOutcome.UNKNOWN else LOOK_AGAIN, command)
+        yield _step(LOOK_AGAIN if _is_a_claim(event) else outcome.do, command)
         yield _step(outcome.then)
     else:
         yield _step(f"{outcome.do} {FENCES_FIRST}" if has_fence(command) else outcome.do, command)

@@ -125,8 +125,12 @@ def test_what_can_be_forged_leads_to_a_look_and_then_to_what_it_prints(
     assert is_look(first.command or "")
     assert second.command is None
     assert on_page(event, is_of_ledger=False)["steps"] == [first._asdict(), second._asdict()]
-    said = StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE
+    said = StatementKind.WHY, StatementKind.OUTCOME
     assert sentences(tell(read), *said) == sentences(tell(event), *said)
+    safe = OUTCOME_WORDS[outcome].safe
+    is_known = outcome is not ExpectedOutcome.UNKNOWN
+    expected = f"If this event is true: {safe[0].lower()}{safe[1:]}" if is_known else safe
+    assert sentences(tell(read), StatementKind.SAFE)["safe"] == expected
 
 
 @pytest.mark.parametrize("address", [["--bootstrap-server", "a:1"], []], ids=["address", "no address"])
