@@ -16,8 +16,10 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from txnwatch.state.abort.fencing import last_door
-from txnwatch.state.model.incident import EndedBy, EndKind, ExpectedOutcome, GroupState, IncidentEvent
+from txnwatch.state.model.incident import EndedBy, EndKind, GroupState, IncidentEvent
+from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.ownership import ADVICE_MEANS
+from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
 from txnwatch.state.telling.commands import has_fence, is_look
@@ -57,21 +59,18 @@ REASON_MEANS: Final[dict[Reason, str]] = {
 # The state of the id now does not show which of two causes it was; the outcome does.
 _MARKER_IS_MISSING = "the transaction is complete, and its marker is missing here"
 _INITIALISED_SINCE = "the id was initialised since, and no transaction is open under it"
-_BY_OUTCOME: Final[dict[tuple[Reason, ExpectedOutcome], str]] = {
-    (Reason.ALREADY_COMPLETED, ExpectedOutcome.NONE): "the transaction of its id is complete, and never owned this "
-    "data",
-    (Reason.ALREADY_COMPLETED, ExpectedOutcome.ABORT): _MARKER_IS_MISSING,
-    (Reason.ALREADY_COMPLETED, ExpectedOutcome.COMMIT): _MARKER_IS_MISSING,
-    (Reason.NOT_STARTED, ExpectedOutcome.ABORT): f"{_INITIALISED_SINCE}: the marker of the transaction before is "
-    "missing here",
-    (Reason.NOT_STARTED, ExpectedOutcome.COMMIT): f"{_INITIALISED_SINCE}: the marker of the transaction before is "
-    "missing here",
-    (Reason.NOT_STARTED, ExpectedOutcome.UNKNOWN): f"{_INITIALISED_SINCE}: the data is of a transaction before, or a "
-    "stray write",
+_FORMER_MARKER = f"{_INITIALISED_SINCE}: the marker of the transaction before is missing here"
+_BY_OUTCOME: Final[dict[tuple[Reason, O], str]] = {
+    (Reason.ALREADY_COMPLETED, O.NONE): "the transaction of its id is complete, and never owned this data",
+    (Reason.ALREADY_COMPLETED, O.ABORT): _MARKER_IS_MISSING,
+    (Reason.ALREADY_COMPLETED, O.COMMIT): _MARKER_IS_MISSING,
+    (Reason.NOT_STARTED, O.ABORT): _FORMER_MARKER,
+    (Reason.NOT_STARTED, O.COMMIT): _FORMER_MARKER,
+    (Reason.NOT_STARTED, O.UNKNOWN): f"{_INITIALISED_SINCE}: the data is of a transaction before, or a stray write",
 }
 
 
-def reason_text(reason: Reason, outcome: ExpectedOutcome) -> str:
+def reason_text(reason: Reason, outcome: O) -> str:
     """The reason as a part of a sentence that agrees with the expected outcome."""
     return _BY_OUTCOME.get((reason, outcome), REASON_MEANS[reason])
 
@@ -97,22 +96,22 @@ IF_OLD_CLIENT: Final = (
     "ask the owner of the application first."
 )
 OUTCOME_WORDS: Final = {
-    ExpectedOutcome.ABORT: OutcomeWords(
+    O.ABORT: OutcomeWords(
         "It was aborted, and its ABORT marker is missing here.",
         "An ABORT marker is right: no client was told that this data is committed.",
         "Write the ABORT marker.",
     ),
-    ExpectedOutcome.NONE: OutcomeWords(
+    O.NONE: OutcomeWords(
         "As far as the logs show, no transaction owned the data.",
         f"An ABORT marker is right. {IF_OLD_CLIENT}",
         "Write the ABORT marker.",
     ),
-    ExpectedOutcome.COMMIT: OutcomeWords(
+    O.COMMIT: OutcomeWords(
         "Its commit was acknowledged to the client, and its COMMIT marker is missing here.",
         "A COMMIT marker is right: an ABORT marker would destroy acknowledged data.",
         "Write the COMMIT marker: this command does it, although its name is abort.",
     ),
-    ExpectedOutcome.UNKNOWN: OutcomeWords(
+    O.UNKNOWN: OutcomeWords(
         "Its outcome (commit or abort) is not known",
         "Write no marker yet: if its commit was acknowledged, an ABORT marker would destroy acknowledged data.",
         "Look at it: another read may show the outcome.",
@@ -280,7 +279,7 @@ def _hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
 
 def _outcome(event: IncidentEvent, shown: Shown) -> str:
     means = OUTCOME_WORDS[event.expected_outcome].means
-    if event.expected_outcome is not ExpectedOutcome.UNKNOWN:
+    if event.expected_outcome is not O.UNKNOWN:
         return means
     return f"{means}: {shown(event.outcome_detail)}." if event.outcome_detail is not None else f"{means}."
 
@@ -298,13 +297,14 @@ def _safe(event: IncidentEvent) -> str:
 def _is_held(event: IncidentEvent) -> bool:
     """Whether the producer's next transaction holds the data of a hang."""
     state = event.transaction_state
-    return event.suggested_command is None and state is not None and state.is_live
+    is_live = state is not None and (state.is_live or state is TransactionState.PREPARE_EPOCH_FENCE)
+    return event.suggested_command is None and is_live
 
 
 def _is_a_claim(event: IncidentEvent) -> bool:
     """Whether the outcome of a hang was read from where others may write: this process would else end it at once."""
     command = event.suggested_command
-    return event.expected_outcome is not ExpectedOutcome.UNKNOWN and (command is None or is_look(command))
+    return event.expected_outcome is not O.UNKNOWN and (command is None or is_look(command))
 
 
 def _ends(event: IncidentEvent) -> str:

@@ -49,7 +49,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         **now,
         "status": event.status,
         "runbook": event.verdict,
-        **sentences(told(known, event), *_SAID),
+        **sentences(told(known, event, _LONGEST), *_SAID),
         "life": [one._asdict() for one in life.moments] if life is not None else [],
         "life_is_whole": life is not None and life.is_whole,
         "proof": _proof(event),
@@ -205,7 +205,6 @@ def _facts(event: IncidentEvent) -> list[list[str | int | None]]:
     known: Sequence[tuple[str, str | int | None]] = (
         ("reason", event.reason),
         ("expected outcome", str(event.expected_outcome)),
-        ("why it is not known", event.outcome_detail and name(event.outcome_detail, _LONGEST)),
         ("open since", event.open_since_ms),
         ("last write, by the client's clock", event.last_write_ms),
         ("timeout", f"{event.transaction_timeout_ms} ms" if event.transaction_timeout_ms is not None else None),

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 from txnwatch.page.store import KnownNow, PageStore, Reach
 from txnwatch.page.truth import CALM, Facts, PageState, PageTruth, judge
 from txnwatch.page.words import (
+    LONGEST_NAME,
     about_event,
     counted,
     decision,
@@ -376,7 +377,7 @@ def _to_do(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     }
 
 
-def told(known: Knowledge, event: IncidentEvent) -> tuple[Told, ...]:
+def told(known: Knowledge, event: IncidentEvent, longest: int = LONGEST_NAME) -> tuple[Told, ...]:
     """What is said about an incident. If the page is unknown, the only step is another look.
 
     The step is a look too if its command was read from where others may write, or is too long for a page.
@@ -385,7 +386,7 @@ def told(known: Knowledge, event: IncidentEvent) -> tuple[Told, ...]:
     look = look_at(origin, event) if origin is not None else None
     if command is not None and (not known.store.is_of_ledger or len(command) > _LONGEST_COMMAND):
         event = replace(event, suggested_command=look if look is not None and len(look) <= _LONGEST_COMMAND else None)
-    found = tell(event, name)
+    found = tell(event, lambda foreign: name(foreign, longest))
     return look_again(found, look) if known.truth.state is PageState.UNKNOWN else found
 
 
