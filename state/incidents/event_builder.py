@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.ending import decided_outcome
 from txnwatch.state.evidence.outcome import Outcome, known_outcome, with_outcome
@@ -45,13 +44,12 @@ from txnwatch.state.model.values import (
     NO_TIME,
     BarrierNumber,
     Offset,
-    PartitionOffset,
     TimestampMs,
     TopicPartition,
     elapsed,
 )
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
-from txnwatch.state.telling.commands import HangingData, Origin, end_hanging, explain_id, explain_partition
+from txnwatch.state.telling.commands import Origin, with_command
 
 
 class ListedAt(NamedTuple):
@@ -111,32 +109,18 @@ def span_event(
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(origin, candidate, found, now_ms, first_look),
         expected_outcome=outcome.outcome,
-        suggested_command=_command_about(origin, candidate, producer, description, outcome.outcome),
         detected_at_ms=now_ms,
         detection_latency_ms=elapsed(_unowned_since_ms(candidate), now_ms),
         time_ms=now_ms,
     )
-    return blocked_reads(reading, producer.start_offset).added_to(with_outcome(event, outcome))
+    whole = with_command(origin, with_outcome(event, outcome), description)
+    return blocked_reads(reading, producer.start_offset).added_to(whole)
 
 
 def _unowned_since_ms(candidate: SpanCandidate) -> TimestampMs:
     """Since when the log shows that no live transaction owns the span."""
     view, seen_ms = candidate.view, candidate.span.first_seen_ms
     return seen_ms if view is None or view.is_live else max(seen_ms, view.record_timestamp_ms)
-
-
-def _command_about(
-    origin: Origin,
-    candidate: SpanCandidate,
-    producer: ActiveProducer,
-    description: DescribedTransaction | None,
-    outcome: ExpectedOutcome,
-) -> str:
-    if not RULE_OF[candidate.verdict].needs_marker:
-        return explain_partition(origin, candidate.partition)
-    written_by = ProducerIdentity(candidate.producer_id, producer.producer_epoch)
-    data = HangingData(PartitionOffset(candidate.partition, producer.start_offset), written_by, outcome)
-    return end_hanging(origin, data, description)
 
 
 def transaction_event(
@@ -147,7 +131,7 @@ def transaction_event(
     assert description is not None
     assert description.producer_epoch is not None  # the transaction is live
     stuck = RULE_OF[candidate.verdict].family is Family.PREPARE
-    return IncidentEvent(
+    event = IncidentEvent(
         incident_id=transaction_incident_id(
             origin.cluster_id, view.transactional_id, candidate.producer_id, view.start_ms, candidate.verdict
         ),
@@ -173,11 +157,11 @@ def transaction_event(
             confirmed_ms=now_ms,
         ),
         expected_outcome=decided_outcome(description.state),
-        suggested_command=explain_id(origin, view.transactional_id),
         detected_at_ms=now_ms,
         detection_latency_ms=max(NO_TIME, candidate.overdue_ms + (now_ms - candidate.coordinator_listed_ms)),
         time_ms=now_ms,
     )
+    return with_command(origin, event)
 
 
 def _since_ms(view: TransactionView, *, is_decided: bool) -> TimestampMs:
@@ -193,7 +177,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs, looks: L
     joined, view = stray.joined, stray.view
     first_barrier, second_barrier = stray.looks if stray.looks is not None else (None, None)
     first, second = looks.of(first_barrier), looks.of(second_barrier)
-    return IncidentEvent(
+    event = IncidentEvent(
         incident_id=_span_id(origin, stray.topic_id, stray, joined.start_offset),
         sequence=1,
         status=IncidentStatus.OPENED,
@@ -225,11 +209,11 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs, looks: L
             joined_by_epoch=joined.epoch,
         ),
         expected_outcome=ExpectedOutcome.UNKNOWN,
-        suggested_command=explain_partition(origin, stray.partition),
         detected_at_ms=now_ms,
         detection_latency_ms=elapsed(stray.first_seen_ms, now_ms),
         time_ms=now_ms,
     )
+    return with_command(origin, event)
 
 
 def _read(found: SpanConfirmation) -> tuple[PartitionReading, ActiveProducer]:

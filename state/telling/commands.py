@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, start_of
 from txnwatch.state.model.ownership import NO_OWNERS, OwnerLookup
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import CoordinatorAccess, PartitionOffset, TopicPartition, is_topic_name
+from txnwatch.state.model.verdicts import RULE_OF
 from txnwatch.state.text import shell_line
 
 
@@ -75,33 +76,23 @@ def rehearse_abort(origin: Origin, place: PartitionOffset) -> str:
     return f"{_abort(origin, place)} --dry-run"
 
 
-class HangingData(NamedTuple):
-    """A transaction that hangs: where it begins, who wrote it, and how it would have ended."""
+def with_command(origin: Origin, event: IncidentEvent, owner: DescribedTransaction | None = None) -> IncidentEvent:
+    """The event of a finding of this process with its next command; `owner` is the id that has the producer id.
 
-    place: PartitionOffset
-    written_by: ProducerIdentity
-    expected_outcome: str
-
-
-def data_of(incident: IncidentEvent) -> HangingData:
-    """The data of an incident about a hanging transaction."""
-    written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
-    return HangingData(start_of(incident).place, written_by, incident.expected_outcome)
-
-
-def end_hanging(origin: Origin, data: HangingData, owner: DescribedTransaction | None) -> str:
-    """The command that writes the missing marker; if its kind is unknown, the command that explains the partition.
-
-    `owner` is the id that has the producer id. An abort is refused while it may begin a transaction under the epoch of
+    Without a known outcome it is a look. An abort is refused while the id may begin a transaction under the epoch of
     the data, so the fence comes first.
     """
-    if data.expected_outcome == ExpectedOutcome.UNKNOWN:
-        return explain_partition(origin, data.place.partition)
-    result = {"result": ExpectedOutcome.COMMIT} if data.expected_outcome == ExpectedOutcome.COMMIT else {}
-    abort = _abort(origin, data.place, **result)
-    if owner is None or not may_begin_again(owner, data.written_by):
-        return abort
-    return f"{fence_owner(origin, owner.transactional_id, data)} && {abort}"
+    if not RULE_OF[event.verdict].needs_marker or event.expected_outcome is ExpectedOutcome.UNKNOWN:
+        return replace(event, suggested_command=look_at(origin, event))
+    result = {"result": "commit"} if event.expected_outcome is ExpectedOutcome.COMMIT else {}
+    command = _abort(origin, start_of(event).place, **result)
+    if owner is not None and may_begin_again(owner, _written_by(event)):
+        command = f"{fence_owner(origin, event, owner.transactional_id)} && {command}"
+    return replace(event, suggested_command=command)
+
+
+def _written_by(event: IncidentEvent) -> ProducerIdentity:
+    return ProducerIdentity(event.producer_id, event.producer_epoch)
 
 
 def look_at(origin: Origin, event: IncidentEvent) -> str | None:
@@ -134,10 +125,10 @@ def fence(origin: Origin, transactional_id: str, identity: ProducerIdentity) -> 
     return _change(origin, "fence", {"transactional_id": transactional_id, **_flags_of(identity)})
 
 
-def fence_owner(origin: Origin, transactional_id: str, data: HangingData) -> str:
-    """The same, and only while its data hangs: a marker that came late has made the fence unnecessary."""
-    owner = {"transactional_id": transactional_id, **_flags_of(data.written_by)}
-    return _change(origin, "fence", owner | _flags_at(data.place))
+def fence_owner(origin: Origin, event: IncidentEvent, transactional_id: str) -> str:
+    """The same for a hang, and only while its data hangs: a marker that came late has made the fence unnecessary."""
+    owner = {"transactional_id": transactional_id, **_flags_of(_written_by(event))}
+    return _change(origin, "fence", owner | _flags_at(start_of(event).place))
 
 
 def _abort(origin: Origin, place: PartitionOffset, **flags: str) -> str:

@@ -36,8 +36,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.model.verdicts import Verdict
-from txnwatch.state.telling.commands import Origin, data_of, end_hanging, look_at
+from txnwatch.state.telling.commands import Origin, with_command
 from txnwatch.watch.coverage import MissingEvidence
 from txnwatch.web.server import Site, WebServer
 
@@ -187,7 +186,9 @@ class PageWorld:
 
     def tell(self, event: IncidentEvent) -> None:
         """Adds an incident, or its next event, as the ledger makes it."""
-        event = named(with_command(event), OWNERS)
+        if event.suggested_command == an_event().suggested_command:  # else the test has one of its own
+            event = with_command(ORIGIN, event)
+        event = named(event, OWNERS)
         self.incidents = [one for one in self.incidents if one.incident_id != event.incident_id] + [event]
         self.store.take_event(event)
 
@@ -196,16 +197,6 @@ class PageWorld:
         """Serves the page while the block runs; yields its address."""
         with served_site(self.site) as url:
             yield url
-
-
-def with_command(event: IncidentEvent) -> IncidentEvent:
-    """The event with the command that the ledger builds for it, instead of the one that every event of a test has."""
-    if event.suggested_command != an_event().suggested_command:
-        return event
-    is_hang = event.verdict is Verdict.HANGING and event.topic is not None
-    return replace(
-        event, suggested_command=end_hanging(ORIGIN, data_of(event), None) if is_hang else look_at(ORIGIN, event)
-    )
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal, start_of
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.state.telling.commands import Origin, data_of, fence_owner
+from txnwatch.state.telling.commands import Origin, fence_owner
 from txnwatch.state.telling.renderings import sentences
 from txnwatch.state.telling.statements import StatementKind, tell
 from txnwatch.state.text import cut
@@ -203,7 +203,7 @@ def _loss(incident: IncidentEvent) -> str:
 def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent, refused: Refused) -> int:
     advice = RULE_OF_REFUSAL[refused.refusal].what_to_do
     if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED and incident.transactional_id is not None:
-        command = fence_owner(origin, incident.transactional_id, data_of(incident))
+        command = fence_owner(origin, incident, incident.transactional_id)
         advice = f"restart its application, or run: {command}"
     if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
         advice += " (--lose-acknowledged-data allows it)"

@@ -17,7 +17,7 @@ from txnwatch.sinks.delivery.encoding import RegistryCodec
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.state.model.errors import ConfigError, SinkError
-from txnwatch.state.telling.commands import Origin, data_of, end_hanging
+from txnwatch.state.telling.commands import Origin, with_command
 
 SECRET = "kanarienvogel"
 REDIS = [
@@ -67,7 +67,7 @@ def test_a_log_line_has_no_secret_of_a_library(form: str, capsys: pytest.Capture
 def test_a_suggested_command_has_the_registry_without_its_password(url: str) -> None:
     settings = RunSettings(bootstrap_server="k:9092", schema_registry_url=url)
     events = events_flags(settings.events_topic, settings.schema_registry_url)
-    command = end_hanging(Origin("cluster", "k:9092", events=events), data_of(an_event()), None)
+    command = str(with_command(Origin("cluster", "k:9092", events=events), an_event()).suggested_command)
     assert "--schema-registry-url" in command
     assert SECRET not in command
 

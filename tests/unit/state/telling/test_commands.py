@@ -12,15 +12,14 @@ from txnwatch.state.model.transaction import DescribedTransaction, TransactionSt
 from txnwatch.state.model.values import PartitionOffset, TopicPartition
 from txnwatch.state.telling.commands import (
     EventsFlags,
-    HangingData,
     Origin,
     as_read,
-    end_hanging,
     explain_id,
     explain_partition,
     fence,
     read_events,
     rehearse_abort,
+    with_command,
 )
 
 ORIGIN = Origin("cluster", "a:1,b:2")
@@ -34,6 +33,12 @@ def an_owner(producer_id: int, epoch: int | None) -> DescribedTransaction:
     return DescribedTransaction("app", 1, TransactionState.EMPTY, producer_id, epoch, 60_000)
 
 
+def command_of(origin: Origin, outcome: str, owner: DescribedTransaction | None) -> str:
+    """The command of a hang on orders-3 from offset 7, which producer id 5 has written with epoch 3."""
+    hang = an_event("hang", producer_id=5, producer_epoch=3, txn_start_offset=7, expected_outcome=outcome)
+    return str(with_command(origin, hang, owner).suggested_command)
+
+
 @pytest.mark.parametrize(
     ("outcome", "command"),
     [
@@ -44,18 +49,16 @@ def an_owner(producer_id: int, epoch: int | None) -> DescribedTransaction:
     ],
 )
 def test_a_hang_is_ended_with_its_expected_outcome(outcome: str, command: str) -> None:
-    data = HangingData(PartitionOffset(ORDERS, 7), WRITTEN_BY, outcome)
-    assert end_hanging(ORIGIN, data, None) == f"txnwatch {command} --bootstrap-server a:1,b:2"
+    assert command_of(ORIGIN, outcome, None) == f"txnwatch {command} --bootstrap-server a:1,b:2"
     for fenced in (an_owner(5, 4), an_owner(6, 3)):
-        assert end_hanging(ORIGIN, data, fenced) == end_hanging(ORIGIN, data, None)
+        assert command_of(ORIGIN, outcome, fenced) == command_of(ORIGIN, outcome, None)
 
 
 @pytest.mark.parametrize("epoch", [3, 2, None])
 @pytest.mark.parametrize("outcome", ["abort", "none", "commit", "unknown"])
 def test_the_fence_comes_first_while_the_abort_would_be_refused(outcome: str, epoch: int | None) -> None:
-    data = HangingData(PartitionOffset(ORDERS, 7), WRITTEN_BY, outcome)
-    alone = end_hanging(ORIGIN, data, None)
-    whole = end_hanging(ORIGIN, data, an_owner(5, epoch))
+    alone = command_of(ORIGIN, outcome, None)
+    whole = command_of(ORIGIN, outcome, an_owner(5, epoch))
     of_it = f"--producer-id 5 --producer-epoch 3 {AT} --start-offset 7"
     first = f"txnwatch fence --transactional-id app {of_it} --bootstrap-server a:1,b:2 && "
     assert whole == (alone if outcome == "unknown" else f"{first}{alone}")
@@ -84,8 +87,7 @@ def test_nothing_is_to_be_done_about_what_is_over_or_held() -> None:
 def test_a_suggested_abort_has_the_events_flags_of_the_run() -> None:
     origin = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
     events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
-    data = HangingData(PartitionOffset(ORDERS, 7), WRITTEN_BY, "commit")
-    for command in (end_hanging(origin, data, None), rehearse_abort(origin, PartitionOffset(ORDERS, 7))):
+    for command in (command_of(origin, "commit", None), rehearse_abort(origin, PartitionOffset(ORDERS, 7))):
         assert events in command
     assert "events" not in explain_partition(origin, ORDERS), "which asks for none of them"
 
