@@ -23,7 +23,8 @@ from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
 from txnwatch.state.telling.commands import has_fence, is_look
-from txnwatch.state.text import cut
+from txnwatch.state.telling.hurt import held_text
+from txnwatch.state.text import cut, some
 
 
 class StatementKind(StrEnum):
@@ -268,13 +269,15 @@ def _holds(event: IncidentEvent, shown: Shown) -> str:
 
 
 def _hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
-    if event.hidden_records:
-        yield f"{event.hidden_records} record{'s wait' if event.hidden_records > 1 else ' waits'} behind it."
-    groups = [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED]
-    groups += [group.group_id for group in event.waiting_groups]
-    if groups:
-        more = f" and {len(groups) - _GROUPS_NAMED} more" if len(groups) > _GROUPS_NAMED else ""
-        yield f"Groups that stand still: {', '.join(map(shown, groups[:_GROUPS_NAMED]))}{more}."
+    if event.topic is not None and event.partition is not None and event.hidden_records:
+        place = TopicPartition(shown(event.topic), event.partition)
+        yield held_text(place, event.last_stable_offset, event.high_watermark, event.hidden_records)
+    stopped = [shown(group.group_id) for group in event.consumer_groups if group.state is GroupState.STOPPED]
+    waiting = [shown(group.group_id) for group in event.waiting_groups]
+    if stopped:
+        yield f"Groups that stand still: {some(stopped, _GROUPS_NAMED)}."
+    if waiting:
+        yield f"Groups that wait for their committed offsets: {some(waiting, _GROUPS_NAMED)}."
 
 
 def _outcome(event: IncidentEvent, shown: Shown) -> str:

@@ -28,18 +28,7 @@ from txnwatch.cli.explanation import (
     of_span,
     open_in,
 )
-from txnwatch.cli.hurt_groups import (
-    UNSTABLE,
-    Hold,
-    Hurt,
-    affected_lines,
-    groups_of,
-    held_text,
-    holds_of,
-    hurt_by,
-    waiting_lines,
-    waiting_means,
-)
+from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
@@ -57,6 +46,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition
 from txnwatch.state.telling.commands import explain_id
+from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, waiting_lines, waiting_means
 from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from txnwatch.cli.hurt_groups import GroupsAround, affected_lines, held_text, waiting_lines
+from txnwatch.cli.hurt_groups import GroupsAround
 from txnwatch.cli.output import duration, utc
 from txnwatch.state.abort.fencing import identity_of, last_door, log_named
 from txnwatch.state.evidence.confirmation import SpanConfirmation
@@ -39,6 +39,7 @@ from txnwatch.state.telling.commands import (
     fence,
     rehearse_abort,
 )
+from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
 from txnwatch.state.telling.renderings import first_command, lines, once_looked, sentences
 from txnwatch.state.telling.statements import StatementKind, Told, markers_again, sooner, tell
 from txnwatch.state.text import cut, quoted

@@ -11,7 +11,7 @@ import pytest
 from support.hung_spans import NOW_MS, OWNERS, a_hang, a_live_one
 from support.page_world import PageWorld
 from txnwatch.cli import status
-from txnwatch.cli.explanation import Explanation, of_id, of_span
+from txnwatch.cli.explanation import Explanation, of_id, of_partition
 from txnwatch.cli.find_hanging import found_row
 from txnwatch.cli.hurt_groups import Hurt
 from txnwatch.cli.main import main
@@ -89,8 +89,11 @@ def test_a_hang_is_told_alike(reason: Reason, outcome: ExpectedOutcome, owner: s
     assert (has_fence(command), is_look(command)) == (needs_fence, outcome is ExpectedOutcome.UNKNOWN)
     assert sentences(tell(event), StatementKind.SAFE)["safe"] == OUTCOME_WORDS[outcome].safe
     candidate, proof = a_hang(reason, outcome, OWNERS[owner])
-    explained = of_span(ORIGIN, candidate, Search(hanging=[(candidate, proof)]), NOW_MS)
+    assert proof.reading is not None
+    found = Search(readings={candidate.partition: proof.reading}, hanging=[(candidate, proof)])
+    explained = of_partition(ORIGIN, candidate.partition, found, NOW_MS)
     explain_says_it_too(explained, event)
+    assert sentences(tell(event), StatementKind.HURT)["hurt"] in explained.text
     if not is_look(command):
         assert explained.next == command
     else:
