@@ -25,7 +25,8 @@ from txnwatch.state.detection.span import EFFECTS
 from txnwatch.state.evidence.outcome import DOUBTS
 from txnwatch.state.incidents.life import LIFE, Known, step
 from txnwatch.state.model.facts import Fact
-from txnwatch.state.model.verdicts import REASON_MEANS, VERDICTS
+from txnwatch.state.model.verdicts import VERDICTS
+from txnwatch.state.telling.statements import REASON_MEANS
 from txnwatch.streaming.source.options import KNOWN, parse_options
 from txnwatch.streaming.source.rows import FACTS, HISTORY, FinishedTransaction, ReadRange, ddl_of, kind_of
 

@@ -38,7 +38,7 @@ from txnwatch.state.incidents.by_hand import (
     SearchPartition,
 )
 from txnwatch.state.incidents.claims import is_usable
-from txnwatch.state.incidents.event_builder import Origin, fitting
+from txnwatch.state.incidents.event_builder import fitting
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, PassLeaseOn, Plan, PlanRunner, Say, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError
@@ -46,6 +46,7 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.ports import EventsTopicWriter, Lease, Log, TransactionAdmin
 from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition, lease_group
+from txnwatch.state.telling.commands import Origin
 
 # The automatic abort of a watch.
 

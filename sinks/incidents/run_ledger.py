@@ -14,7 +14,6 @@ from typing import Any
 
 from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
 from txnwatch.sinks.incidents.evidence_file import EvidenceStore
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.ledger import Ledger, Retention
 from txnwatch.state.incidents.wanted import (
     Bury,
@@ -40,6 +39,7 @@ from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import RETENTION_MS, IncidentEvent, Overwritten
 from txnwatch.state.model.ports import ConsumerGroups, FormerOwners, TransactionAdmin
 from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.telling.commands import Origin
 
 # The ledger of a watch.
 

@@ -130,7 +130,7 @@ class Watch:
         self.certificates = CertificateFiles(self.options.security.tls)
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
-        self.page = PageStore(self.instance, topics_digest=self.options.topics_digest)
+        self.page = PageStore(self.instance, is_of_ledger=True, topics_digest=self.options.topics_digest)
         self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
         self._throttling = Throttling(self.log)
         self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)

@@ -22,7 +22,6 @@ from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.automatic_abort import OFF
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent
@@ -30,6 +29,7 @@ from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log, Mirror, OpenIncidentsView
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.checks.preflight import check_events_rights

@@ -82,9 +82,10 @@ def log_named(log: TopicPartition | None) -> str:
     return str(log) if log is not None else f"its partition of {TRANSACTION_STATE_TOPIC}"
 
 
-def last_door(log: TopicPartition | None, broker: BrokerId) -> str:
-    """What ends a transaction if its coordinator does not end it; `log` is the partition of its log."""
-    return f"restart broker {broker}, or move the leader of {log_named(log)} to another broker"
+def last_door(log: TopicPartition | None, broker: BrokerId | None) -> str:
+    """What ends a transaction if its coordinator, `broker`, does not end it; `log` is the partition of its log."""
+    coordinator = f"broker {broker}" if broker is not None else "its coordinator"
+    return f"restart {coordinator}, or move the leader of {log_named(log)} to another broker"
 
 
 def why_not(found: TransactionDescription) -> str | None:

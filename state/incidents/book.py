@@ -45,7 +45,7 @@ from txnwatch.state.incidents.claims import (
     with_claim,
 )
 from txnwatch.state.incidents.ends import Ends
-from txnwatch.state.incidents.event_builder import LookTimes, Origin, named, suggested
+from txnwatch.state.incidents.event_builder import LookTimes, named
 from txnwatch.state.incidents.life import Happening, Known, NextStep, step
 from txnwatch.state.incidents.own_findings import OwnFindings, key_of
 from txnwatch.state.incidents.speakers import Silence
@@ -65,6 +65,7 @@ from txnwatch.state.model.incident import (
 from txnwatch.state.model.transaction import TransactionView
 from txnwatch.state.model.values import LONG_AGO, DurationMs, Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.telling.commands import Origin, as_read
 
 _USED_UP = "a record of another writer has used up its sequence; its subject continues under another incident id"
 
@@ -451,7 +452,7 @@ class Book:
         )
         if event.expected_outcome == found.expected_outcome:
             return found
-        return replace(found, suggested_command=suggested(self.origin, found))
+        return as_read(self.origin, found)
 
     def receive(self, record: IncidentEvent, now_ms: TimestampMs) -> Received:
         """Takes the next event on the topic, and compares it with the end that was found here."""
@@ -488,9 +489,9 @@ class Book:
         acted = self.acted.get(event.incident_id)
         if known is not None and keeps_content(event, known, is_found=self.is_found(known)):
             return with_claim(known, event, acted, now_ms)
-        command = suggested(self.origin, self.as_found(event))
-        claim = replace(claimed(event, known, acted, now_ms), suggested_command=command)
-        return named(claim, self.origin.owners, self.origin.cluster)
+        return named(
+            as_read(self.origin, claimed(event, known, acted, now_ms)), self.origin.owners, self.origin.cluster
+        )
 
     def transaction_id(
         self, producer_id: ProducerId, view: TransactionView, finding: TransactionCandidate | TransactionMoved

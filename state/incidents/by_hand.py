@@ -26,7 +26,7 @@ from txnwatch.state.incidents.abort_protocol import (
 )
 from txnwatch.state.incidents.claims import found_too
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew
-from txnwatch.state.incidents.event_builder import Origin, named, span_event
+from txnwatch.state.incidents.event_builder import named, span_event
 from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
@@ -41,6 +41,7 @@ from txnwatch.state.model.incident import (
 )
 from txnwatch.state.model.ports import NotSent
 from txnwatch.state.model.values import NO_TIME, Offset, PartitionOffset, ProducerId, TopicPartition
+from txnwatch.state.telling.commands import Origin
 from txnwatch.state.text import cut
 
 # What the abort by hand wants beside fresh reads. It publishes on the incident that a watch has opened, so nobody is

@@ -1,4 +1,4 @@
-"""What an event says: its values, from what confirmed candidates prove, and the next command for an operator.
+"""What an event says: its values, from what confirmed candidates prove.
 
 All fields come from evidence. No I/O, no clock; no decision about an incident.
 
@@ -9,14 +9,13 @@ the owner in it is replaced.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 import msgspec
 
-from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.ending import decided_outcome
 from txnwatch.state.evidence.outcome import Outcome, known_outcome, with_outcome
@@ -29,57 +28,28 @@ from txnwatch.state.model.findings import (
     TransactionCandidate,
 )
 from txnwatch.state.model.incident import (
-    EventsFlags,
     Evidence,
     ExpectedOutcome,
     IncidentEvent,
     IncidentStatus,
     SinceClock,
     span_incident_id,
-    start_of,
     transaction_incident_id,
 )
-from txnwatch.state.model.ownership import FLINK, NO_OWNERS, Advice, IdMaker, OwnerLookup, Subject
+from txnwatch.state.model.ownership import FLINK, Advice, IdMaker, OwnerLookup, Subject
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, TransactionState, TransactionView
 from txnwatch.state.model.values import (
     NO_BARRIER,
     NO_TIME,
     BarrierNumber,
-    CoordinatorAccess,
     Offset,
-    PartitionOffset,
     TimestampMs,
     TopicPartition,
     elapsed,
-    is_topic_name,
 )
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
-from txnwatch.state.text import shell_line
-
-# What an event needs besides evidence: what all events of one run share, and the times of a barrier.
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What all events of one run share.
-
-    `command_config` is the run's client properties file; `coordinator_view` is how its evidence was found; `owners` is
-    the table of owners; `cluster_name` is None for the cluster id.
-    """
-
-    cluster_id: str
-    bootstrap_servers: str
-    command_config: str | None = None
-    events: EventsFlags = field(default_factory=EventsFlags)
-    coordinator_view: CoordinatorAccess = CoordinatorAccess.LOG
-    owners: OwnerLookup = NO_OWNERS
-    cluster_name: str | None = None
-
-    @property
-    def cluster(self) -> str:
-        """How the cluster is called: its name, or its id."""
-        return self.cluster_name if self.cluster_name is not None else self.cluster_id
+from txnwatch.state.telling.commands import Origin, with_command
 
 
 class ListedAt(NamedTuple):
@@ -139,32 +109,18 @@ def span_event(
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(origin, candidate, found, now_ms, first_look),
         expected_outcome=outcome.outcome,
-        suggested_command=_command_about(origin, candidate, producer, description, outcome.outcome),
         detected_at_ms=now_ms,
         detection_latency_ms=elapsed(_unowned_since_ms(candidate), now_ms),
         time_ms=now_ms,
     )
-    return blocked_reads(reading, producer.start_offset).added_to(with_outcome(event, outcome))
+    whole = with_command(origin, with_outcome(event, outcome), description)
+    return blocked_reads(reading, producer.start_offset).added_to(whole)
 
 
 def _unowned_since_ms(candidate: SpanCandidate) -> TimestampMs:
     """Since when the log shows that no live transaction owns the span."""
     view, seen_ms = candidate.view, candidate.span.first_seen_ms
     return seen_ms if view is None or view.is_live else max(seen_ms, view.record_timestamp_ms)
-
-
-def _command_about(
-    origin: Origin,
-    candidate: SpanCandidate,
-    producer: ActiveProducer,
-    description: DescribedTransaction | None,
-    outcome: ExpectedOutcome,
-) -> str:
-    if not RULE_OF[candidate.verdict].needs_marker:
-        return explain_partition(origin, candidate.partition)
-    written_by = ProducerIdentity(candidate.producer_id, producer.producer_epoch)
-    data = HangingData(PartitionOffset(candidate.partition, producer.start_offset), written_by, outcome)
-    return end_hanging(origin, data, description)
 
 
 def transaction_event(
@@ -175,7 +131,7 @@ def transaction_event(
     assert description is not None
     assert description.producer_epoch is not None  # the transaction is live
     stuck = RULE_OF[candidate.verdict].family is Family.PREPARE
-    return IncidentEvent(
+    event = IncidentEvent(
         incident_id=transaction_incident_id(
             origin.cluster_id, view.transactional_id, candidate.producer_id, view.start_ms, candidate.verdict
         ),
@@ -201,11 +157,11 @@ def transaction_event(
             confirmed_ms=now_ms,
         ),
         expected_outcome=decided_outcome(description.state),
-        suggested_command=explain_id(origin, view.transactional_id),
         detected_at_ms=now_ms,
         detection_latency_ms=max(NO_TIME, candidate.overdue_ms + (now_ms - candidate.coordinator_listed_ms)),
         time_ms=now_ms,
     )
+    return with_command(origin, event)
 
 
 def _since_ms(view: TransactionView, *, is_decided: bool) -> TimestampMs:
@@ -221,7 +177,7 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs, looks: L
     joined, view = stray.joined, stray.view
     first_barrier, second_barrier = stray.looks if stray.looks is not None else (None, None)
     first, second = looks.of(first_barrier), looks.of(second_barrier)
-    return IncidentEvent(
+    event = IncidentEvent(
         incident_id=_span_id(origin, stray.topic_id, stray, joined.start_offset),
         sequence=1,
         status=IncidentStatus.OPENED,
@@ -253,11 +209,11 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs, looks: L
             joined_by_epoch=joined.epoch,
         ),
         expected_outcome=ExpectedOutcome.UNKNOWN,
-        suggested_command=explain_partition(origin, stray.partition),
         detected_at_ms=now_ms,
         detection_latency_ms=elapsed(stray.first_seen_ms, now_ms),
         time_ms=now_ms,
     )
+    return with_command(origin, event)
 
 
 def _read(found: SpanConfirmation) -> tuple[PartitionReading, ActiveProducer]:
@@ -320,132 +276,6 @@ def _coordinators(origin: Origin, view: TransactionView | None, description: Des
         coordinator_producer_epoch=description.producer_epoch,
         coordinator_partitions=_sorted(description.partitions),
     )
-
-
-# The next command, with the connection settings of the run that suggests it.
-
-_OUTCOMES = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.COMMIT, ExpectedOutcome.NONE})
-
-
-def explain_partition(origin: Origin, partition: TopicPartition) -> str:
-    """The command that explains what holds the partition."""
-    return _command(origin, "explain", topic=partition.topic, partition=str(partition.partition))
-
-
-def describe_producers(origin: Origin, partition: TopicPartition) -> str:
-    """The command that lists the producers of the partition, with what each has open."""
-    return _command(origin, "describe-producers", topic=partition.topic, partition=str(partition.partition))
-
-
-def explain_id(origin: Origin, transactional_id: str) -> str:
-    """The command that explains what the transactional id is doing."""
-    return _command(origin, "explain", transactional_id=transactional_id)
-
-
-def read_events(origin: Origin, incident_id: str) -> str:
-    """The command that reads the events of an incident from the events topic."""
-    events = {name: value for name, value in _flags_of_events(origin).items() if name != "events_format"}
-    return _command(origin, "events", incident=incident_id, **events)
-
-
-def rehearse_abort(origin: Origin, place: PartitionOffset) -> str:
-    """The command that shows what an abort would do, without the abort."""
-    return f"{_abort(origin, place)} --dry-run"
-
-
-class HangingData(NamedTuple):
-    """A transaction that hangs: where it begins, who wrote it, and how it would have ended."""
-
-    place: PartitionOffset
-    written_by: ProducerIdentity
-    expected_outcome: str
-
-
-def data_of(incident: IncidentEvent) -> HangingData:
-    """The data of an incident about a hanging transaction."""
-    written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
-    return HangingData(start_of(incident).place, written_by, incident.expected_outcome)
-
-
-def end_hanging(origin: Origin, data: HangingData, owner: DescribedTransaction | None) -> str:
-    """The command that writes the missing marker; if its kind is unknown, the command that explains the partition.
-
-    `owner` is the id that has the producer id. An abort is refused while it may begin a transaction under the epoch of
-    the data, so the fence comes first.
-    """
-    if data.expected_outcome == ExpectedOutcome.UNKNOWN:
-        return explain_partition(origin, data.place.partition)
-    result = {"result": ExpectedOutcome.COMMIT} if data.expected_outcome == ExpectedOutcome.COMMIT else {}
-    abort = _abort(origin, data.place, **result)
-    if owner is None or not may_begin_again(owner, data.written_by):
-        return abort
-    return f"{fence_owner(origin, owner.transactional_id, data)} && {abort}"
-
-
-def suggested(origin: Origin, event: IncidentEvent) -> str | None:
-    """The command for an event that was read from the topic, built anew; the text of the command in it is not used.
-
-    The command only saves typing: `abort` and `explain` read everything themselves. It is never `fence`: whoever may
-    write the topic could name the id of a healthy application. An abort that is refused names the id to fence.
-    """
-    if not event.is_open or event.suggested_command is None:
-        return None
-    if event.topic is None:
-        return explain_id(origin, event.transactional_id) if event.transactional_id is not None else None
-    if event.partition is None or event.partition < 0 or not is_topic_name(event.topic):
-        return None
-    partition, start = TopicPartition(event.topic, event.partition), event.txn_start_offset
-    if event.verdict != Verdict.HANGING or start is None or start < 0 or event.expected_outcome not in _OUTCOMES:
-        return explain_partition(origin, partition)
-    written_by = ProducerIdentity(event.producer_id, event.producer_epoch)
-    return end_hanging(origin, HangingData(PartitionOffset(partition, start), written_by, event.expected_outcome), None)
-
-
-def fence(origin: Origin, transactional_id: str, identity: ProducerIdentity) -> str:
-    """The command that fences the client of a transactional id, if it still has this producer id and epoch."""
-    return _change(origin, "fence", {"transactional_id": transactional_id, **_flags_of(identity)})
-
-
-def fence_owner(origin: Origin, transactional_id: str, data: HangingData) -> str:
-    """The same, and only while its data hangs: a marker that came late has made the fence unnecessary."""
-    owner = {"transactional_id": transactional_id, **_flags_of(data.written_by)}
-    return _change(origin, "fence", owner | _flags_at(data.place))
-
-
-def _abort(origin: Origin, place: PartitionOffset, **flags: str) -> str:
-    return _change(origin, "abort", _flags_at(place) | flags)
-
-
-def _change(origin: Origin, verb: str, flags: Mapping[str, str]) -> str:
-    """With the flags for the run's events, so that the change is published there."""
-    return _command(origin, verb, **flags, **_flags_of_events(origin))
-
-
-def _flags_of_events(origin: Origin) -> dict[str, str]:
-    return {name: value for name, value in asdict(origin.events).items() if value is not None}
-
-
-def _flags_at(place: PartitionOffset) -> dict[str, str]:
-    (topic, partition), start_offset = place
-    return {"topic": topic, "partition": str(partition), "start_offset": str(start_offset)}
-
-
-def _flags_of(identity: ProducerIdentity) -> dict[str, str]:
-    return {"producer_id": str(identity.producer_id), "producer_epoch": str(identity.producer_epoch)}
-
-
-def _command(origin: Origin, verb: str, **flags: str) -> str:
-    connection = {"bootstrap_server": origin.bootstrap_servers}
-    if origin.command_config is not None:
-        connection["command_config"] = origin.command_config
-    arguments = ["txnwatch", verb]
-    for name, value in {**flags, **connection}.items():
-        arguments += _flag(name.replace("_", "-"), value)
-    return shell_line(arguments)
-
-
-def _flag(name: str, value: str) -> list[str]:
-    return [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", value]
 
 
 # The owner of a transaction, what has made its transactional id, and what to know before it is ended.

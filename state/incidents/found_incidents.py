@@ -32,7 +32,6 @@ from txnwatch.state.incidents.confirm import (
     start_at_leader,
     with_histories,
 )
-from txnwatch.state.incidents.event_builder import data_of, end_hanging
 from txnwatch.state.incidents.life import Happening, NextStep, confirmed_span, confirmed_transaction
 from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
@@ -76,6 +75,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.model.verdicts import Reason, Verdict, rank
+from txnwatch.state.telling.commands import with_command
 
 OUTCOME_BUDGET_MS = DurationMs(500)
 _ANOTHER = "another transaction is open there now"
@@ -459,9 +459,7 @@ class OutcomeRetries:
     def _next(
         self, incident: IncidentEvent, outcome: Outcome, owner: DescribedTransaction | None, now_ms: TimestampMs
     ) -> IncidentEvent:
-        data = data_of(incident)._replace(expected_outcome=outcome.outcome)
-        command = end_hanging(self.book.origin, data, owner)
-        return updated(replace(with_outcome(incident, outcome), suggested_command=command), now_ms)
+        return updated(with_command(self.book.origin, with_outcome(incident, outcome), owner), now_ms)
 
     def _take(self, incident: IncidentEvent, awaited: _Awaited, outcome: Outcome, now_ms: TimestampMs) -> None:
         if not outcome.is_awaited:

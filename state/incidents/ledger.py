@@ -30,7 +30,7 @@ from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book, IncidentStore
 from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
-from txnwatch.state.incidents.event_builder import Origin, fitting, named
+from txnwatch.state.incidents.event_builder import fitting, named
 from txnwatch.state.incidents.found_incidents import (
     OUTCOME_BUDGET_MS,
     OutcomeRetries,
@@ -65,6 +65,7 @@ from txnwatch.state.model.incident import (
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.telling.commands import Origin
 
 # The retention: incidents that ended long ago are removed from the events topic by a tombstone, then from the store.
 #

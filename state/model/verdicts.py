@@ -122,32 +122,6 @@ class Reason(StrEnum):
     PRODUCER_ID_SUPERSEDED = "producer_id_superseded"
 
 
-REASON_MEANS: dict[Reason, str] = {
-    Reason.NO_TRANSACTIONAL_ID: "no transactional id has this producer id any more (it expired, or was lost)",
-    Reason.NOT_STARTED: "the id was initialised, but no transaction was begun: the data is a stray write",
-    Reason.ALREADY_COMPLETED: "the transaction is complete: its marker was lost, or the data came after its marker",
-    Reason.NOT_A_PARTICIPANT: "this partition is not a participant of the id's last transaction",
-    Reason.PRODUCER_ID_SUPERSEDED: "the id has another producer id now",
-}
-# The state of the id now does not show which of two causes it was; the outcome does. The keys are values of
-# ExpectedOutcome.
-_MARKER_IS_MISSING = "the transaction is complete, and its marker is missing here"
-_INITIALISED_SINCE = "the id was initialised since, and no transaction is open under it"
-_BY_OUTCOME: dict[tuple[Reason, str], str] = {
-    (Reason.ALREADY_COMPLETED, "none"): "the transaction of its id is complete, and never owned this data",
-    (Reason.ALREADY_COMPLETED, "abort"): _MARKER_IS_MISSING,
-    (Reason.ALREADY_COMPLETED, "commit"): _MARKER_IS_MISSING,
-    (Reason.NOT_STARTED, "abort"): f"{_INITIALISED_SINCE}: the marker of the transaction before is missing here",
-    (Reason.NOT_STARTED, "commit"): f"{_INITIALISED_SINCE}: the marker of the transaction before is missing here",
-    (Reason.NOT_STARTED, "unknown"): f"{_INITIALISED_SINCE}: the data is of a transaction before, or a stray write",
-}
-
-
-def reason_text(reason: Reason, expected_outcome: str) -> str:
-    """The reason as a sentence that agrees with the expected outcome."""
-    return _BY_OUTCOME.get((reason, expected_outcome), REASON_MEANS[reason])
-
-
 class Family(StrEnum):
     """What a verdict is about. Verdicts of one family about one subject share an incident; its id hashes the value."""
 

@@ -116,10 +116,10 @@ def test_the_open_incidents_as_a_table(source: list[str], capsys: pytest.Capture
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["late", "hanging"]
     assert "billing" in lines[2]
-    commands = [line for line in lines if line.startswith("suggested_command: ")]
+    commands = [line for line in lines if line.startswith("next: ")]
     assert not [line for line in commands if "b:9092" in line], "the published command is not the command that is shown"
     is_reachable = "--bootstrap-server" in source
-    made_here = "suggested_command: txnwatch abort --topic orders --partition 3 --start-offset 99"
+    made_here = "next: txnwatch explain --topic orders --partition 3"
     assert any(line.startswith(made_here) for line in commands) is is_reachable
 
 

@@ -33,11 +33,11 @@ from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.abort_policy import AbortPolicy
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, NotSent
 from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch_demo.embedded.applications import CommittedReader

@@ -24,7 +24,7 @@ from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.abort_policy import AbortPolicy
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster

@@ -98,7 +98,7 @@ def test_a_hang_is_explained_with_its_reason_and_the_marker_that_is_right(
     late = late_write(cluster, unique("late"), partition, commit=False)
     (row,) = ask("explain", str(partition))
     assert (row["state"], row["transactional_id"], row["ends_by_itself"]) == ("hanging", late.transactional_id, "no")
-    assert "an ABORT marker is right" in " ".join(row["text"])
+    assert "An ABORT marker is right" in " ".join(row["text"])
     fence, abort = row["next"].split(" && ")
     assert fence.startswith(f"txnwatch fence --transactional-id {row['transactional_id']} "), "its epoch is in use"
     assert abort.startswith(f"txnwatch abort --topic {partition.topic} --partition 0 --start-offset 2 ")

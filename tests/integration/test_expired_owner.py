@@ -17,9 +17,9 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.transaction import UnknownTransactionalId
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster

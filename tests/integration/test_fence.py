@@ -117,6 +117,20 @@ def test_an_id_that_nobody_has_is_not_created(
     assert not isinstance(ClusterAdmin(cluster).describe_transactions([name])[name], DescribedTransaction)
 
 
+def test_without_the_id_of_a_hang_the_abort_behind_the_fence_is_not_held_up(
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`fence && abort` is suggested while the id is there, and pasted when it has expired."""
+    producer = late_write_after_abort(cluster, unique("expired"), partition)
+    hang = ("--producer-id", str(producer.producer_id), "--topic", partition.topic, "--partition", "0")
+    name = unique("nobody")
+    assert fence(kafka, name, *hang, "--start-offset", "2", "--yes") == 0
+    found = row(capsys)
+    assert (found["result"], found["transaction_state"]) == ("fenced_before", "unknown")
+    assert "Nobody can write under it" in found["detail"]
+    assert not isinstance(ClusterAdmin(cluster).describe_transactions([name])[name], DescribedTransaction)
+
+
 def test_nothing_is_sent_if_the_transaction_that_hung_has_ended(
     kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,7 +59,8 @@ def test_explain_names_the_broker_whose_restart_ends_it(
         server = ("--bootstrap-server", downgraded.bootstrap_servers, "--format", "json")
         capsys.readouterr()
         assert main(["explain", producer.transactional_id, *server]) == 0
-        text = " ".join(json.loads(capsys.readouterr().out)["rows"][0]["text"])
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        text = " ".join([*row["text"], *(step["text"] for step in row["steps"])])
         assert "its coordinator has not aborted it" in text
         assert re.search(
             r"CONCURRENT_TRANSACTIONS, or there is none\): restart broker 1, or move the leader of "

@@ -46,7 +46,6 @@ from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents import book
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.ends import LONGEST_PAUSE_MS
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.life import Happening
 from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.incident import (
@@ -60,6 +59,7 @@ from txnwatch.state.model.incident import (
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.telling.commands import Origin
 
 EAGER = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
 _BATCH_MS = 70_000  # so that every pause between two tries is over

@@ -12,9 +12,9 @@ from support.one_look import a_searcher
 from txnwatch.sinks.abort.run_abort import ManualAbort, RunningAbort
 from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.incidents.by_hand import ManualTarget
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 AT_ONCE = AbortPolicy(after_ms=0, budget_per_hour=3, breaker_incidents=2)

@@ -15,9 +15,9 @@ from txnwatch.page.live_picture import encode
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore, Watched
 from txnwatch.page.watcher_facts import WatcherFacts, decoded, facts_of
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import SinkError, TxnwatchError
 from txnwatch.state.model.values import TimestampMs, TopicPartition
+from txnwatch.state.telling.commands import Origin
 from txnwatch.watch.coverage import MissingEvidence
 
 VERSION = "1.2.3"

@@ -16,7 +16,6 @@ from support.recording_sink import RecordingMirror, RecordingTopic
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import IncidentEvent
@@ -25,6 +24,7 @@ from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.telling.commands import Origin
 
 ORIGIN = Origin("cluster", "broker:9092")
 HOUR_MS = 3_600_000

@@ -14,7 +14,7 @@ from support.incidents import an_event, an_evidence
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
-from txnwatch.state.incidents.event_builder import Origin, named
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusOffsets,
@@ -36,6 +36,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
+from txnwatch.state.telling.commands import Origin, with_command
 from txnwatch.watch.coverage import MissingEvidence
 from txnwatch.web.server import Site, WebServer
 
@@ -152,7 +153,7 @@ class PageWorld:
     access: CoordinatorAccess = CoordinatorAccess.LOG
 
     def __post_init__(self) -> None:
-        self.store = PageStore("watch-0:/var/lib/txnwatch", ORIGIN, self.access)
+        self.store = PageStore("watch-0:/var/lib/txnwatch", ORIGIN, self.access, is_of_ledger=True)
         self.site = PageSite(self.store, now_ms, lambda: self.ends)
 
     def seen(self) -> KnownNow:
@@ -185,6 +186,8 @@ class PageWorld:
 
     def tell(self, event: IncidentEvent) -> None:
         """Adds an incident, or its next event, as the ledger makes it."""
+        if event.suggested_command == an_event().suggested_command:  # else the test has one of its own
+            event = with_command(ORIGIN, event)
         event = named(event, OWNERS)
         self.incidents = [one for one in self.incidents if one.incident_id != event.incident_id] + [event]
         self.store.take_event(event)

@@ -20,7 +20,7 @@ from typing import Any
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.events_access import add_publishing_flags, operator_name, publishing, topic_of
-from txnwatch.cli.explanation import IF_OLD_CLIENT, has_old_client, incident_of_a_watcher
+from txnwatch.cli.explanation import incident_of_a_watcher
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,
@@ -32,18 +32,19 @@ from txnwatch.cli.one_shot import (
     id64,
     options_of,
 )
-from txnwatch.cli.output import REFUSED, CommandAnswer, Line, Name, write
+from txnwatch.cli.output import REFUSED, CommandAnswer, Line, Name, row_of, write
 from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.by_hand import ManualTarget
-from txnwatch.state.incidents.event_builder import Origin, data_of, fence_owner
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal, start_of
-from txnwatch.state.model.ownership import ADVICE_MEANS
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.telling.commands import Origin, fence_owner
+from txnwatch.state.telling.renderings import sentences
+from txnwatch.state.telling.statements import StatementKind, tell
 from txnwatch.state.text import cut
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -93,15 +94,6 @@ def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:
 
 # The command: its flags, what it asks, and what it shows.
 
-_LOSS = {
-    ExpectedOutcome.COMMIT: "its COMMIT was acknowledged to the client: an abort destroys acknowledged data on this "
-    "partition, while the other partitions of the transaction keep theirs. `--result commit` completes it",
-    ExpectedOutcome.UNKNOWN: "it is not known whether its commit was acknowledged to the client; if it was, an abort "
-    "destroys acknowledged data. The reason: ",
-    ExpectedOutcome.ABORT: "its commit was not acknowledged to the client: an ABORT marker is missing",
-    ExpectedOutcome.NONE: "no transaction ever owned the data: an abort hides it from read_committed consumers, and a "
-    "commit is impossible",
-}
 # Flags of Kafka's tool that are not supported, with the reason; docs/kafka-transactions.md has the reasons too.
 NOT_TAKEN = {
     "--producer-epoch": "read from the partition's leader, which has the epoch of the open transaction; a lower one is "
@@ -109,7 +101,7 @@ NOT_TAKEN = {
     "--coordinator-epoch": "read from the partition's leader, which has the epoch of the last marker; a higher one "
     "fences the real coordinator, whose own markers are refused from then on",
 }
-_LOSS_BY_COMMIT = "its commit is proven: its marker is written, and consumers receive its data"
+_LOSS_BY_COMMIT = "Its commit is proven: its marker is written, and consumers receive its data."
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +178,11 @@ def run(parsed: argparse.Namespace) -> int:
         decision = abort.decide(evidence, confirmation)
         if isinstance(decision, Refused):
             return _refused(parsed, abort.origin, incident, decision)
-        loss = _LOSS_BY_COMMIT if target.is_commit else _loss(incident, evidence.candidate)
+        loss = _LOSS_BY_COMMIT if target.is_commit else _loss(incident)
         if parsed.dry_run:
             _show(parsed, incident, "dry_run", f"would write the {parsed.result.upper()} marker: {loss}")
             return 0
-        if not parsed.yes and not confirmed([*_about(incident), f"{parsed.result}: {loss}."], "Write the marker?"):
+        if not parsed.yes and not confirmed([*_about(incident), f"{parsed.result}: {loss}"], "Write the marker?"):
             _show(parsed, incident, "refused", "not confirmed: nothing was written")
             return REFUSED
         with publishing() as topic:
@@ -201,19 +193,17 @@ def run(parsed: argparse.Namespace) -> int:
         return 0 if result.result is ActionResult.VERIFIED else 1
 
 
-def _loss(incident: IncidentEvent, span: SpanCandidate) -> str:
-    why = ""
-    if incident.expected_outcome == ExpectedOutcome.NONE and has_old_client(span):
-        why = f". {IF_OLD_CLIENT}"
-    if incident.expected_outcome == ExpectedOutcome.UNKNOWN:
-        why = f"{incident.outcome_detail} ({incident_of_a_watcher(incident.incident_id)})"
-    return f"{_LOSS[incident.expected_outcome]}{why}"
+def _loss(incident: IncidentEvent) -> str:
+    """What an ABORT marker does to the data, by the outcome."""
+    said = sentences(tell(incident), StatementKind.OUTCOME, StatementKind.SAFE)
+    is_unknown = incident.expected_outcome is ExpectedOutcome.UNKNOWN
+    return " ".join([*said.values(), *([f"{incident_of_a_watcher(incident.incident_id)}."] if is_unknown else [])])
 
 
 def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent, refused: Refused) -> int:
     advice = RULE_OF_REFUSAL[refused.refusal].what_to_do
     if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED and incident.transactional_id is not None:
-        command = fence_owner(origin, incident.transactional_id, data_of(incident))
+        command = fence_owner(origin, incident, incident.transactional_id)
         advice = f"restart its application, or run: {command}"
     if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
         advice += " (--lose-acknowledged-data allows it)"
@@ -223,19 +213,7 @@ def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent
 
 def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detail: str) -> None:
     """Writes the result row, as text or JSON."""
-    row = Decided(
-        topic=incident.topic,
-        partition=incident.partition,
-        txn_start_offset=incident.txn_start_offset,
-        producer_id=incident.producer_id,
-        producer_epoch=incident.producer_epoch,
-        transactional_id=incident.transactional_id,
-        reason=incident.reason,
-        expected_outcome=incident.expected_outcome,
-        outcome_doubt=incident.outcome_doubt,
-        result=result,
-        detail=detail,
-    )
+    row = row_of(Decided, incident, result=result, detail=detail)
     write(CommandAnswer("abort", incident.cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
 
 
@@ -247,5 +225,3 @@ def _about(incident: IncidentEvent) -> Iterator[str]:
     )
     if incident.owner is not None:
         yield f"owner: {incident.owner.whom_to_call}"
-    if incident.advice is not None:
-        yield ADVICE_MEANS[incident.advice]

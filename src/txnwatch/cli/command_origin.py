@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 from txnwatch.config import events_flags
-from txnwatch.state.incidents.event_builder import Origin, named, suggested
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.incident import EventsFlags, IncidentEvent
 from txnwatch.state.model.ownership import NO_OWNERS
+from txnwatch.state.telling.commands import Origin, as_read
 from txnwatch.streaming.client.cluster import Cluster
 
 
@@ -22,14 +22,11 @@ def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
 def as_seen_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> IncidentEvent:
     """The event with the owner by the table of this command, and a suggested command that is built here.
 
-    There is no command if the cluster's address is unknown. What is stored is not shown: anybody who may write to the
-    events topic or to Redis can store any command and any owner.
+    What is stored is not shown: anybody who may write to the events topic or to Redis can store any command and any
+    owner. If the cluster's address is unknown, the command is not whole.
     """
-    event = named(event, parsed.owners)
-    if parsed.bootstrap_server is None:
-        return replace(event, suggested_command=None)
-    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), _events_flags(parsed))
-    return replace(event, suggested_command=suggested(origin, event))
+    origin = Origin(event.cluster_id, parsed.bootstrap_server or "", _properties_path(parsed))
+    return as_read(origin, named(event, parsed.owners))
 
 
 def _events_flags(parsed: argparse.Namespace) -> EventsFlags:

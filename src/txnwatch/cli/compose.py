@@ -11,11 +11,11 @@ from functools import partial
 from typing import NamedTuple
 
 from txnwatch.state.evidence.screening import OwnerViews
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin import transaction_requests as open_for
 from txnwatch.streaming.admin.kafka_settings import ScanInterval
 from txnwatch.streaming.admin.transactions import ClusterAdmin

@@ -43,7 +43,7 @@ from txnwatch.cli.past_ids import OwnerEnds, nobody_has, owner_of
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd, ended_with, ends_on
 from txnwatch.state.evidence.read_committed import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
 from txnwatch.state.evidence.screening import Search
-from txnwatch.state.incidents.event_builder import advice_about, explain_id, explain_partition, topics_of
+from txnwatch.state.incidents.event_builder import advice_about, topics_of
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.incident import ExpectedOutcome, partition_of
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice, IdMaker, Named, OwnerLookup, OwningTeam, Subject
@@ -55,6 +55,8 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import PartitionOffset, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
+from txnwatch.state.telling.commands import explain_id, explain_partition
+from txnwatch.state.telling.statements import StatementKind, Told
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -371,17 +373,21 @@ def _who(end: PastEnd | None) -> str:
 def with_owner(explained: Explanation, owners: OwnerLookup, partition: TopicPartition | None = None) -> Explanation:
     """The explanation with the owners; `partition` is the target, if it is one.
 
-    An advice removes a command that ends the transaction: `explain` must not suggest what loses data.
+    An advice removes the steps that end the transaction: `explain` must not suggest what loses data.
     """
     named = owners.of(_subject(explained, partition))
     advice = _advice(explained, named.application)
+    is_held_back, told = advice is not None and explained.state != Verdict.HANGING, explained.told
+    if advice is not None:
+        kept = (one for one in told if not is_held_back or one.kind is not StatementKind.NEXT)
+        told = (Told(StatementKind.SAFE, ADVICE_MEANS[advice]), *kept)
     return replace(
         explained,
         owner=named.owner.team if named.owner is not None else None,
         contact=named.owner.contact if named.owner is not None else None,
         application=named.application.text if named.application is not None else None,
-        advice=advice,
-        next=None if advice is not None and explained.state != Verdict.HANGING else explained.next,
+        next=None if is_held_back else explained.next,
+        told=told,
         text=(*explained.text, *_lines(explained, named, advice), *_groups(explained, owners)),
     )
 

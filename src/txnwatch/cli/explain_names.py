@@ -28,24 +28,12 @@ from txnwatch.cli.explanation import (
     of_span,
     open_in,
 )
-from txnwatch.cli.hurt_groups import (
-    UNSTABLE,
-    Hold,
-    Hurt,
-    affected_lines,
-    groups_of,
-    held_text,
-    holds_of,
-    hurt_by,
-    waiting_lines,
-    waiting_means,
-)
+from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
 from txnwatch.state.evidence.screening import FOREIGN, Search
-from txnwatch.state.incidents.event_builder import explain_id
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
@@ -57,6 +45,8 @@ from txnwatch.state.model.transaction import (
     UnknownTransactionalId,
 )
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition, is_foreign
+from txnwatch.state.telling.commands import explain_id
+from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, waiting_lines, waiting_means
 from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log

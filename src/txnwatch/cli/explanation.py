@@ -5,31 +5,19 @@ Pure: no I/O, no clock. explain.py reads what these functions get.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from txnwatch.cli.hurt_groups import GroupsAround, affected_lines, held_text, waiting_lines
+from txnwatch.cli.hurt_groups import GroupsAround
 from txnwatch.cli.output import duration, utc
-from txnwatch.state.abort.fencing import ProducerIdentity, identity_of, last_door, log_named, may_begin_again
-from txnwatch.state.detection.view import RAISES_EPOCH
+from txnwatch.state.abort.fencing import identity_of, last_door, log_named
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.outcome import Doubt, known_outcome
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.read_committed import hidden_records
 from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expected_end, open_data
-from txnwatch.state.incidents.event_builder import (
-    HangingData,
-    Origin,
-    describe_producers,
-    end_hanging,
-    explain_id,
-    explain_partition,
-    fence,
-    rehearse_abort,
-)
+from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import ExpectedOutcome, span_incident_id
+from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState, epoch_text
 from txnwatch.state.model.values import (
@@ -42,14 +30,18 @@ from txnwatch.state.model.values import (
     TopicPartition,
     elapsed,
 )
-from txnwatch.state.model.verdicts import (
-    TWO_PHASE_TIMEOUT_MS,
-    VERDICTS,
-    DetectionPolicy,
-    Verdict,
-    is_two_phase,
-    reason_text,
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, VERDICTS, DetectionPolicy, Verdict, is_two_phase
+from txnwatch.state.telling.commands import (
+    Origin,
+    describe_producers,
+    explain_id,
+    explain_partition,
+    fence,
+    rehearse_abort,
 )
+from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
+from txnwatch.state.telling.renderings import first_command, lines, once_looked, sentences
+from txnwatch.state.telling.statements import StatementKind, Told, markers_again, sooner, tell
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
@@ -58,24 +50,6 @@ from txnwatch.streaming.admin.transactions import DescribedWithLog
 YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
 OPEN, ALL_CLEAR = "open", "all_clear"
 NO_GROUPS = GroupsAround()
-_NEVER_SURE = {
-    "abort": "Its outcome was an abort: an ABORT marker is right.",
-    "commit": "Its commit was acknowledged to the client: an ABORT marker would destroy acknowledged data.",
-    "none": "As far as the logs show, no transaction owned the data: an ABORT marker is right.",
-    "unknown": "Its outcome (commit or abort) is not known: ask the owner of the application before you end it.",
-}
-
-
-_FENCES = "The command fences the id first: the application that uses it is stopped, and must start again."
-IF_OLD_CLIENT = (
-    "If its client is an old one and has sent InitProducerId twice, a transaction may have owned the data: if you can, "
-    "ask the owner of the application first (docs/limits.md, the first entry)."
-)
-
-
-def has_old_client(span: SpanCandidate) -> bool:
-    """Whether the client may use one producer epoch for several transactions (before transaction.version 2)."""
-    return span.view is None or span.view.client_transaction_version < RAISES_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +85,10 @@ class Explanation:
         partitions: those of the transaction, by its coordinator.
         owner: the team to call, by the table of owners.
         application: what has made the transactional id.
-        advice: what to know before the transaction is ended.
         affected_groups: the groups that stop at the partition's last stable offset if they read with read_committed.
         waiting_groups: the groups whose committed offsets are pending in an open transaction.
         marker_by_hand: a marker of the last day that no coordinator has written.
+        told: what is said about an incident; its steps follow the text.
     """
 
     target: str
@@ -131,16 +105,17 @@ class Explanation:
     owner: str | None = None
     contact: str | None = None
     application: str | None = None
-    advice: str | None = None
     next: str | None = None
     text: tuple[str, ...] = ()
     affected_groups: tuple[str, ...] = ()
     waiting_groups: tuple[str, ...] = ()
     marker_by_hand: MarkerByHand | None = None
+    told: tuple[Told, ...] = ()
 
     def lines(self) -> Iterable[str]:
         """The answer as lines of text."""
-        return (*self.text, *((f"next: {self.next}",) if self.next is not None else ()))
+        steps = lines(one for one in self.told if one.kind is StatementKind.NEXT)
+        return (*self.text, *(steps or ([f"next: {self.next}"] if self.next is not None else [])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,55 +245,39 @@ def _what(span: SpanCandidate) -> str:
     return f"Producer id {span.producer_id}, epoch {epoch}, has a transaction open from offset {start}."
 
 
+_BEHIND_IT = (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, StatementKind.ENDS)
+
+
 def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
-    assert proof.reason is not None
-    described = proof.description
-    view_id = span.view.transactional_id if span.view is not None else None
-    owner = described.transactional_id if described is not None else view_id
-    outcome, doubt, _ = known_outcome(span, proof)
-    written_ms = span.span.last_timestamp_ms
-    owned = f"Its owner is {quoted(owner)}" if owner is not None else "It has no owner"
-    state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
-    text = (
-        f"{span.partition}: HANGING.",
-        f"{_what(span)} {_last_write(span.partition, written_ms)}",
-        f"{owned}{state}. No marker will come: {reason_text(proof.reason, outcome)} ({proof.reason}).",
-        "No coordinator will end it: it stays open until txnwatch or an administrator writes a marker.",
-        _NEVER_SURE[outcome],
-        *([IF_OLD_CLIENT] if outcome == ExpectedOutcome.NONE and has_old_client(span) else []),
-        *(_doubt(origin, span, doubt) if doubt is not None else ()),
-    )
-    is_known = outcome != ExpectedOutcome.UNKNOWN
-    data = HangingData(span.start.place, ProducerIdentity(span.producer_id, span.span.epoch), outcome)
-    command = end_hanging(origin, data, described) if is_known else None
-    if command is not None and described is not None and may_begin_again(described, data.written_by):
-        text = (*text, _FENCES)
+    event = span_event(origin, span, proof, None, now_ms)
+    told = once_looked(tell(event), rehearse_abort(origin, span.start.place))
+    (holds,) = sentences(told, StatementKind.HOLDS).values()
+    written_ms = event.last_write_ms
+    is_unknown = event.expected_outcome is ExpectedOutcome.UNKNOWN
     return Explanation(
         target=str(span.partition),
         state=Verdict.HANGING,
-        transactional_id=owner,
+        transactional_id=event.transactional_id,
         producer_id=span.producer_id,
         since_ms=min(written_ms, now_ms) if written_ms is not None else None,
-        hidden_records=None,
         ends_by_itself=_NO,
-        ends_by_ms=None,
-        transaction_state=str(described.state) if described is not None else None,
-        expected_outcome=str(outcome),
-        partitions=_sorted(described),
-        next=command or rehearse_abort(origin, span.start.place),
-        text=text,
+        transaction_state=str(event.transaction_state) if event.transaction_state is not None else None,
+        expected_outcome=str(event.expected_outcome),
+        partitions=event.evidence.coordinator_partitions,
+        next=first_command(told),
+        text=(
+            f"{span.partition}: HANGING.",
+            f"{holds} {_last_write(span.partition, written_ms)}",
+            *sentences(told, *_BEHIND_IT).values(),
+            *([f"{incident_of_a_watcher(event.incident_id)}."] if is_unknown else []),
+        ),
+        told=told,
     )
-
-
-def _doubt(origin: Origin, span: SpanCandidate, doubt: Doubt) -> tuple[str, ...]:
-    partition, start = span.partition.partition, span.span.start_offset
-    incident_id = span_incident_id(origin.cluster_id, span.span.topic_id, partition, span.producer_id, start)
-    return (f"The reason: {doubt.text} ({incident_of_a_watcher(incident_id)}).",)
 
 
 def incident_of_a_watcher(incident_id: str) -> str:
     """Which incident of a watcher can have an outcome that a command does not know."""
-    return f"a watcher reports this hang as incident {incident_id}"
+    return f"A watcher reports this hang as incident {incident_id}"
 
 
 def _last_write(partition: TopicPartition, written_ms: TimestampMs | None) -> str:
@@ -331,41 +290,49 @@ def _last_write(partition: TopicPartition, written_ms: TimestampMs | None) -> st
 def _covered(
     origin: Origin, span: SpanCandidate, described: DescribedTransaction, now_ms: TimestampMs, found: Search
 ) -> Explanation:
-    end = end_of(described, _verdict_of(described, found), found.policy, now_ms)
+    end, told = _verdict_on(origin, described, found, now_ms)
     name = described.transactional_id
     head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
     began = since(described.start_ms, now_ms)
     owner = f"Its owner is {quoted(name)}, at broker {described.coordinator}: {described.state}{began}."
+    text = (head, _what(span), owner, end.text)
+    explained = _of_live(str(span.partition), described, end, told, text)
+    return replace(explained, producer_id=span.producer_id, next=explain_id(origin, name))
+
+
+def _verdict_on(
+    origin: Origin, described: DescribedTransaction, found: Search, now_ms: TimestampMs
+) -> tuple[Ending, tuple[Told, ...]]:
+    """How a live transaction ends, and what is said about it if it has a verdict."""
+    name = described.transactional_id
+    pair = next((pair for pair in found.overdue if pair[0].view.transactional_id == name), None)
+    end = end_of(described, pair[0].verdict if pair is not None else None, found.policy, now_ms)
+    return end, tell(transaction_event(origin, *pair, now_ms)) if pair is not None else ()
+
+
+def _of_live(
+    target: str, described: DescribedTransaction, end: Ending, told: tuple[Told, ...], text: tuple[str, ...]
+) -> Explanation:
+    """What is known of a live transaction, by its coordinator."""
     return Explanation(
-        target=str(span.partition),
+        target=target,
         state=end.state,
-        transactional_id=name,
-        producer_id=span.producer_id,
+        transactional_id=described.transactional_id,
+        producer_id=described.producer_id,
         since_ms=described.start_ms,
-        hidden_records=None,
         ends_by_itself=end.by_itself,
         ends_by_ms=end.by_ms,
         transaction_state=str(described.state),
-        partitions=_sorted(described),
-        next=explain_id(origin, name),
-        text=(head, _what(span), owner, end.text),
+        partitions=tuple(map(str, sorted(described.partitions))),
+        next=first_command(told),
+        text=(*text, *filter(None, sentences(told, StatementKind.SAFE).values())),
+        told=told,
     )
-
-
-def _sorted(described: DescribedTransaction | None) -> tuple[str, ...]:
-    """The partitions of a transaction, as text."""
-    return tuple(map(str, sorted(described.partitions))) if described is not None else ()
 
 
 def since(time_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
     """A start and how long ago it was, behind a state; nothing if the start is not known."""
     return f" since {utc(time_ms)} ({duration(now_ms - time_ms)} ago)" if time_ms is not None else ""
-
-
-def _verdict_of(described: DescribedTransaction, found: Search) -> Verdict | None:
-    """The proven verdict about a live transaction as a whole; None without one."""
-    name = described.transactional_id
-    return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)
 
 
 _OTHERS = 10
@@ -438,9 +405,6 @@ def of_id(
         transactional_id=name,
         producer_id=described.producer_id,
         since_ms=ended_ms,
-        hidden_records=None,
-        ends_by_itself=None,
-        ends_by_ms=None,
         transaction_state=str(state),
         next=explain_partition(origin, data.open[0]) if data.open else None,
         text=tuple(text),
@@ -484,76 +448,37 @@ def _live_id(
     found: Search,
 ) -> Explanation:
     described = known.described
-    end = end_of(described, _verdict_of(described, found), found.policy, now_ms)
-    name, state = described.transactional_id, described.state
-    since_ms = described.start_ms
-    how_it_ends = end.text
-    if state.is_prepare:
+    end, told = _verdict_on(origin, described, found, now_ms)
+    told = (*(one for one in told if one.kind is not StatementKind.NEXT), *_sooner(origin, known, end))
+    since_ms, how_it_ends = described.start_ms, end.text
+    if described.state.is_prepare:
         since_ms = known.last.timestamp_ms if known.last is not None else since_ms
         how_it_ends = _waits(described, readings)
     holds = open_data(described.producer_id, readings).open
-    sooner = _sooner(origin, known, end)
     text = (
-        f"{cut(name)}: {state}{since(since_ms, now_ms)}.",
+        f"{cut(described.transactional_id)}: {described.state}{since(since_ms, now_ms)}.",
         _producer(known),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
         how_it_ends,
-        *([sooner.text] if sooner is not None else []),
     )
-    return Explanation(
-        target=name,
-        state=end.state,
-        transactional_id=name,
-        producer_id=described.producer_id,
-        since_ms=since_ms,
-        hidden_records=None,
-        ends_by_itself=end.by_itself,
-        ends_by_ms=end.by_ms,
-        transaction_state=str(state),
-        partitions=_sorted(described),
-        next=sooner.command if sooner is not None else None,
-        text=text,
-    )
+    return replace(_of_live(described.transactional_id, described, end, told, text), since_ms=since_ms)
 
 
-class Door(NamedTuple):
-    """What ends a transaction sooner, and the command that does it or that leads on."""
-
-    text: str
-    command: str | None
-
-
-def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Door | None:
-    """What ends a transaction that is late, stuck or old; None for one that ends by itself, or by its client alone.
+def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Iterator[Told]:
+    """What ends a transaction that is late, stuck or old; nothing for one that ends by itself, or by its client alone.
 
     A fence would abort a prepared two-phase transaction, which its client may want to commit.
     """
     described, is_usual = known.described, end.state == OPEN and end.by_itself == YES
     if is_usual or is_two_phase(described):
-        return None
-    move = last_door(known.log, described.coordinator)
+        return
+    door, identity = last_door(known.log, described.coordinator), identity_of(described)
     if described.state.is_prepare:
-        waits_for = min(described.partitions, default=None)
-        return Door(
-            f"If its partitions have leaders and it still waits: {move}; then all markers are sent again.",
-            explain_partition(origin, waits_for) if waits_for is not None else None,
-        )
-    identity = identity_of(described)
-    if identity is None:
-        return None
-    return Door(
-        f"{_to_end(end.state)}, restart its application or fence its id: both abort it, and "
-        f"consumers do not get its data. If it is still in state {described.state} half a minute after that (the "
-        f"answer is CONCURRENT_TRANSACTIONS, or there is none): {move}.",
-        fence(origin, described.transactional_id, identity),
-    )
-
-
-def _to_end(state: str) -> str:
-    """How the advice begins; `state` is a verdict, or OPEN."""
-    if any(rule.verdict == state and rule.is_past_timeout for rule in VERDICTS):
-        return "It is not known whether its coordinator will still end it. To end it"
-    return "To end it sooner"
+        yield Told(StatementKind.NEXT, markers_again(door))
+    elif identity is not None:
+        is_late = any(rule.verdict == end.state and rule.is_past_timeout for rule in VERDICTS)
+        text = sooner(str(described.state), door, is_past_timeout=is_late)
+        yield Told(StatementKind.NEXT, text, fence(origin, described.transactional_id, identity))
 
 
 def _waits(described: DescribedTransaction, readings: list[PartitionReading]) -> str:

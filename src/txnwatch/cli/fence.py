@@ -48,7 +48,7 @@ from txnwatch.state.abort.fencing import (
     next_step,
     why_not,
 )
-from txnwatch.state.incidents.event_builder import Origin, advice_about, explain_id
+from txnwatch.state.incidents.event_builder import advice_about
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import updated
 from txnwatch.state.model.ownership import ADVICE_MEANS, Subject
@@ -57,6 +57,7 @@ from txnwatch.state.model.transaction import (
     NotDescribed,
     TransactionDescription,
     TransactionState,
+    UnknownTransactionalId,
 )
 from txnwatch.state.model.values import (
     BrokerId,
@@ -67,6 +68,7 @@ from txnwatch.state.model.values import (
     SpanStart,
     TopicPartition,
 )
+from txnwatch.state.telling.commands import Origin, explain_id
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -138,21 +140,19 @@ def run(parsed: argparse.Namespace) -> int:
     with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
         cluster.refresh()
         fence = Fence(cluster, parsed.id or parsed.transactional_id, data)
-        found, before = fence.look()
-        ended = _without_a_fence(parsed, fence, found, before)
-        if ended is None:
-            with publishing(parsed, cluster, options, events, "fence") as topic:
-                last = fence.tell_and_carry_out(found, origin_of(cluster, parsed), topic)
-            ended = Ended(*_RESULTS[last.step], last.why)
-        row = FencedRow(
-            transactional_id=found.transactional_id,
-            coordinator_id=found.coordinator,
-            transaction_state=str(found.state),
-            producer_id=found.producer_id,
-            producer_epoch=found.producer_epoch,
-            result=ended.result,
-            detail=ended.detail,
-        )
+        found = fence.look()
+        if isinstance(found, UnknownTransactionalId):
+            ended: Ended | None = Ended("fenced_before", CLEAN, f"{why_not(found)}: nothing was sent")
+            of_it = "unknown", parsed.producer_id, parsed.producer_epoch
+        else:
+            ended = _without_a_fence(parsed, fence, found)
+            of_it = str(found.state), found.producer_id, found.producer_epoch
+            if ended is None:
+                with publishing(parsed, cluster, options, events, "fence") as topic:
+                    last = fence.tell_and_carry_out(found, origin_of(cluster, parsed), topic)
+                ended = Ended(*_RESULTS[last.step], last.why)
+        assert ended is not None
+        row = FencedRow(found.transactional_id, found.coordinator, *of_it, ended.result, ended.detail)
         write(CommandAnswer("fence", cluster.known.cluster_id, FencedRow, [row]), parsed.format, is_wide=parsed.wide)
     return ended.code
 
@@ -165,10 +165,10 @@ class Ended(NamedTuple):
     detail: str
 
 
-def _without_a_fence(
-    parsed: argparse.Namespace, fence: Fence, found: DescribedTransaction, before: ProducerIdentity
-) -> Ended | None:
+def _without_a_fence(parsed: argparse.Namespace, fence: Fence, found: DescribedTransaction) -> Ended | None:
     """How the command ends without a request; None if InitProducerId is sent."""
+    before = identity_of(found)
+    assert before is not None  # see Fence.look
     if is_fenced(found, parsed.producer_id, parsed.producer_epoch):
         return Ended("fenced_before", CLEAN, f"it has {before} already: nothing was sent")
     if not is_as_named(found, parsed.producer_epoch):
@@ -196,8 +196,8 @@ class Fence:
         self._data = data
         self._admin = ClusterAdmin(cluster)
 
-    def look(self) -> tuple[DescribedTransaction, ProducerIdentity]:
-        """The id and what would be fenced.
+    def look(self) -> DescribedTransaction | UnknownTransactionalId:
+        """The id, which has an epoch. Without an id a hang can be ended: there is nothing to fence before it.
 
         Raises:
             BrokerError: its coordinator does not describe it.
@@ -205,13 +205,13 @@ class Fence:
         """
         found = self._described()
         why = why_not(found)
+        if isinstance(found, UnknownTransactionalId) and self._data is not None:
+            return found
         if why is not None:
             error = BrokerError if isinstance(found, NotDescribed) else TxnwatchError
             raise error(f"transactional id {quoted(self._id)}: {why}")
         assert isinstance(found, DescribedTransaction)
-        before = identity_of(found)
-        assert before is not None
-        return found, before
+        return found
 
     def is_unneeded(self) -> bool:
         """Whether the transaction for which the id is fenced is no longer open.

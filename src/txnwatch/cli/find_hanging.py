@@ -26,13 +26,24 @@ from txnwatch.cli.one_shot import (
     ask,
     id32,
 )
-from txnwatch.cli.output import DETAIL, WIDE, CommandAnswer, Duration, LeftOut, Line, Name, Names, NotChecked, Time
+from txnwatch.cli.output import (
+    DETAIL,
+    IN_NOTES,
+    WIDE,
+    CommandAnswer,
+    Duration,
+    LeftOut,
+    Name,
+    Names,
+    NotChecked,
+    Time,
+    row_of,
+)
 from txnwatch.state.evidence.screening import FOREIGN, Search
-from txnwatch.state.incidents.event_builder import Origin, named, span_event, transaction_event
+from txnwatch.state.incidents.event_builder import named, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ownership import ADVICE_MEANS
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
@@ -45,6 +56,8 @@ from txnwatch.state.model.values import (
     is_foreign,
 )
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.telling.commands import Origin
+from txnwatch.state.telling.statements import Told, tell
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -89,8 +102,13 @@ class FoundRow:
     owner: Annotated[str | None, DETAIL]
     contact: Annotated[str | None, DETAIL]
     application: Annotated[str | None, WIDE]
-    advice: Line | None
-    next: Line | None
+    next: Annotated[str | None, IN_NOTES]
+    told: Annotated[tuple[Told, ...], IN_NOTES]
+
+    @property
+    def subject(self) -> str:
+        """What is named in the text."""
+        return ", ".join(self.partitions) if self.topic is not None else str(self.transactional_id)
 
 
 class _Found(NamedTuple):
@@ -153,12 +171,13 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
     where = scope(parsed.topic, parsed.partition, parsed.broker_id)
     findings, elsewhere = _findings(origin, found, set(partitions) if where else None)
     groups = groups_of(ClusterGroups(cluster), (hold for one in findings for hold in one.holds), wall_clock_ms())
+    known = [(one.event, hurt_by(one.holds, groups)) for one in findings]
     left_out = (*age.left_out(), *_elsewhere(elsewhere, where), *_foreign(len(selection) - len(partitions)))
     return CommandAnswer(
         command="find-hanging",
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
-        rows=[_row(named(one.event, origin.owners), hurt_by(one.holds, groups)) for one in findings],
+        rows=[found_row(named(hurt.added_to(event), origin.owners), hurt) for event, hurt in known],
         not_checked=tuple(NotChecked(what, why) for what, why in found.not_checked.items()),
         left_out=left_out,
         summary=summary(found, len(findings), where, is_all_judged=not age.younger),
@@ -266,35 +285,21 @@ def _findings(origin: Origin, found: Search, wanted: set[TopicPartition] | None)
     return findings, elsewhere
 
 
-def _row(event: IncidentEvent, hurt: Hurt) -> FoundRow:
+def found_row(event: IncidentEvent, hurt: Hurt) -> FoundRow:
+    """One finding as a row."""
     since_ms = event.last_write_ms if event.last_write_ms is not None else event.open_since_ms
     place = f"{event.topic}-{event.partition}" if event.topic is not None else None
-    return FoundRow(
-        verdict=event.verdict,
-        transactional_id=event.transactional_id,
-        topic=event.topic,
-        partition=event.partition,
+    return row_of(
+        FoundRow,
+        event,
         partitions=(place,) if place is not None else event.evidence.coordinator_partitions,
-        producer_id=event.producer_id,
-        producer_epoch=event.producer_epoch,
-        coordinator_epoch=event.coordinator_epoch,
         start_offset=event.txn_start_offset,
         last_timestamp_ms=event.last_write_ms,
         duration_ms=event.time_ms - since_ms,
         affected_groups=hurt.affected_names,
         waiting_groups=hurt.waiting_names,
-        reason=event.reason,
-        transaction_state=event.transaction_state,
-        transaction_timeout_ms=event.transaction_timeout_ms,
-        overdue_ms=event.overdue_ms,
-        hidden_records=event.hidden_records,
-        expected_outcome=event.expected_outcome,
-        outcome_doubt=event.outcome_doubt,
-        owner=event.owner.team if event.owner is not None else None,
-        contact=event.owner.contact if event.owner is not None else None,
-        application=event.application.text if event.application is not None else None,
-        advice=ADVICE_MEANS[event.advice] if event.advice is not None else None,
         next=event.suggested_command,
+        told=tell(event),
     )
 
 

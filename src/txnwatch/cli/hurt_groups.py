@@ -1,4 +1,4 @@
-"""The consumer groups that open transactions hurt, by one look at many partitions, and what is said about them.
+"""The consumer groups that open transactions hurt, by one look at many partitions.
 
 `find-hanging` and `explain` ask for them. Names of groups come from clients, so every text is escaped where it is
 printed.
@@ -11,25 +11,19 @@ those that hide the most records first. What is left out is a problem, and not a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from txnwatch.state.evidence.read_committed import affected_groups, hidden_records, observe
-from txnwatch.state.model.incident import AffectedGroup, WaitingGroup
+from txnwatch.state.model.incident import AffectedGroup, IncidentEvent, WaitingGroup
 from txnwatch.state.model.ports import ConsumerGroups, PartitionReading
 from txnwatch.state.model.values import (
-    CONSUMER_OFFSETS_TOPIC,
-    Offset,
     ProducerId,
     SpanStart,
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.text import quoted, some
-
-_NAMED = 5  # groups, and partitions of a group, in the text; the JSON has all
-UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,52 +43,6 @@ class GroupsAround:
     def waiting_for(self, span: SpanStart) -> tuple[WaitingGroup, ...]:
         """The groups whose offsets are pending in one open transaction."""
         return self.waiting.get(span, ())
-
-
-def held_text(partition: TopicPartition, stable: Offset | None, end: Offset | None, hidden: int) -> str:
-    """What the last stable offset of a partition holds up."""
-    if partition.topic == CONSUMER_OFFSETS_TOPIC:
-        return (
-            f"No application reads {partition}: it has the committed offsets of consumer groups. The offsets that are "
-            f"pending in this transaction stop their groups. The log cleaner stops at offset {stable}."
-        )
-    records = f"{hidden} record{'s' if hidden != 1 else ''}"
-    return (
-        f"read_committed consumers of {partition} stop at offset {stable}: {records} up to {end} are hidden from them, "
-        "and the log cleaner stops there too."
-    )
-
-
-def waiting_lines(groups: Sequence[WaitingGroup]) -> Iterable[str]:
-    """What a transaction with pending offsets means for the groups."""
-    for group in groups[:_NAMED]:
-        yield (
-            f"Consumer group {quoted(group.group_id)} waits: its committed offsets of "
-            f"{some(group.partitions, _NAMED)} are pending in this transaction."
-        )
-    if len(groups) > _NAMED:
-        yield f"{len(groups) - _NAMED} more groups wait (`--format json` names them)."
-    if groups:
-        yield waiting_means("Such a group")
-
-
-def waiting_means(who: str) -> str:
-    """What the application notices."""
-    return (
-        f"{who} reads on until its next start or rebalance. Then each request for its offsets is answered with "
-        f"{UNSTABLE} and sent again: it gets no record, and at most a timeout in its log, until the transaction ends."
-    )
-
-
-def affected_lines(groups: Sequence[AffectedGroup], stable: Offset) -> Iterable[str]:
-    """The groups that read a held partition; one look cannot show that a group has stopped."""
-    at_it = [one for one in groups if one.committed_offset == stable]
-    below = [one for one in groups if one.committed_offset != stable]
-    for found, place in ((at_it, "have reached this offset"), (below, "have not reached it yet")):
-        if found:
-            named = [f"{quoted(one.group_id)} (at {one.committed_offset}, lag {one.hidden_lag})" for one in found]
-            names = some(named, _NAMED)
-            yield f"If they read with read_committed, these groups stop here; they {place}: {names}."
 
 
 MOST_PARTITIONS = 100
@@ -148,6 +96,11 @@ class Hurt(NamedTuple):
 
     affected: Mapping[TopicPartition, tuple[AffectedGroup, ...]]
     waiting: tuple[WaitingGroup, ...]
+
+    def added_to(self, event: IncidentEvent) -> IncidentEvent:
+        """The finding with the groups, as the event of a watcher has them."""
+        affected = tuple(group for groups in self.affected.values() for group in groups)
+        return replace(event, consumer_groups=affected, waiting_groups=self.waiting)
 
     @property
     def affected_names(self) -> tuple[str, ...]:

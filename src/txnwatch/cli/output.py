@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_type_hints, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, TextIO, TypeVar, get_args, get_type_hints, runtime_checkable
 
 from rich.cells import cell_len, chop_cells
 
@@ -238,7 +238,7 @@ _NAMED = 5  # names of each reason in the text output; JSON has all of them
 class FieldStyle(NamedTuple):
     """How the text output shows a field: rendered or, if `render` is None, on a separate line below the table.
 
-    With `is_shown` False the table does not show it, because the notes of the answer have it in another order.
+    With `is_shown` False the table does not show it, because what is below it has it in another order.
     """
 
     render: Callable[[Any], str] | None
@@ -253,6 +253,8 @@ Time = Annotated[TimestampMs, FieldStyle(utc)]
 Duration = Annotated[DurationMs, FieldStyle(_duration)]
 Line = Annotated[str, FieldStyle(None)]
 IN_NOTES = FieldStyle(None, is_shown=False)
+R = TypeVar("R")
+TOLD = "told"  # the field of a row with what is said about it, which is shown below the table; see `blocks`
 DETAIL = "detail"  # Annotated[..., DETAIL]: a column that leaves the row if the table is too wide
 WIDE = "wide"  # Annotated[..., WIDE]: a column that only `--wide` shows
 _NAMES_IN_CELL = 3
@@ -385,9 +387,33 @@ def envelope(answer: CommandAnswer) -> dict[str, Any]:
         "complete": answer.is_complete,
         "not_checked": [missing._asdict() for missing in answer.not_checked],
         "left_out": [dataclasses.asdict(kept) for kept in answer.left_out],
-        "rows": [dataclasses.asdict(row) for row in answer.rows],
+        "rows": [_row_json(row) for row in answer.rows],
         **answer.also,
     }
+
+
+def row_of(row_type: type[R], event: IncidentEvent, **more: Any) -> R:  # noqa: ANN401 - the fields of a row
+    """A row about an incident: its fields of the same names, its owner, and `more`."""
+    names = {spec.name for spec in dataclasses.fields(row_type)}  # type: ignore[arg-type]
+    owner, application = event.owner, event.application
+    found = {
+        **{name: getattr(event, name, None) for name in names},
+        "owner": owner.team if owner is not None else None,
+        "contact": owner.contact if owner is not None else None,
+        "application": application.text if application is not None else None,
+        **more,
+    }
+    return row_type(**{name: value for name, value in found.items() if name in names})
+
+
+def _row_json(row: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+    """The fields of a row; what is told about it is a member for each kind of statement."""
+    found = dataclasses.asdict(row)
+    if found.pop(TOLD, None) is None:
+        return found
+    from txnwatch.state.telling.renderings import as_json  # noqa: PLC0415 - the simplest queries tell nothing
+
+    return {**found, **as_json(row.told)}
 
 
 def _write_text(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> None:
@@ -418,8 +444,17 @@ def _write_table(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> Non
     print(*table_lines(columns, rows, None if is_wide else _width_of(stream)), sep="\n", file=stream)
     below = [name for name in shown if name not in in_row]
     lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
-    for line in dict.fromkeys(lines):
+    for line in (*dict.fromkeys(lines), *_told_below(answer)):
         print(printable(line), file=stream)
+
+
+def _told_below(answer: CommandAnswer) -> Iterable[str]:
+    """What is said about each row of a table whose rows say something."""
+    if TOLD not in answer.row_type.__annotations__:
+        return ()
+    from txnwatch.state.telling.renderings import blocks  # noqa: PLC0415 - as above
+
+    return blocks((row.subject, row.told) for row in answer.rows)
 
 
 def heading(name: str) -> str:

@@ -29,8 +29,8 @@ from txnwatch.page.clusters_file import SHARED, ClusterEntry, clusters_of, read_
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.site_files import OwnHosts
 from txnwatch.page.store import KnownNow, PageStore
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import ConfigError, TxnwatchError
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.web.server import Served, WebServer, serving
 from txnwatch.web.web_config import read_web_config

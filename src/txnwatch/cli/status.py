@@ -26,9 +26,9 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import (
     DETAIL,
+    IN_NOTES,
     CommandAnswer,
     Duration,
-    Line,
     Name,
     Names,
     NotChecked,
@@ -36,6 +36,7 @@ from txnwatch.cli.output import (
     delivering,
     duration,
     print_error,
+    row_of,
     utc,
     write,
 )
@@ -52,10 +53,11 @@ from txnwatch.state.incidents.heartbeat import (
 )
 from txnwatch.state.model.errors import BadEventError, ConfigError, TxnwatchError
 from txnwatch.state.model.incident import GroupState, IncidentEvent, latest
-from txnwatch.state.model.ownership import ADVICE_MEANS
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs, ProducerId, TimestampMs, elapsed
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.model.verdicts import undetected as undetected_in
+from txnwatch.state.telling.renderings import first_command, without_commands
+from txnwatch.state.telling.statements import Told, tell
 from txnwatch.state.text import grouped, some
 from txnwatch.streaming.client.clock import wall_clock_ms
 
@@ -218,8 +220,13 @@ class OpenIncident:
     owner: str | None
     contact: Annotated[str | None, DETAIL]
     application: Annotated[str | None, DETAIL]
-    advice: Annotated[str | None, DETAIL]
-    suggested_command: Line
+    suggested_command: Annotated[str, IN_NOTES]
+    told: Annotated[tuple[Told, ...], IN_NOTES]
+
+    @property
+    def subject(self) -> str:
+        """What is named in the text."""
+        return f"{self.topic}-{self.partition}" if self.topic is not None else str(self.transactional_id)
 
 
 class _StatusFound(NamedTuple):
@@ -317,7 +324,7 @@ def _answer(parsed: argparse.Namespace) -> CommandAnswer:
         "status",
         clusters[0] if len(clusters) == 1 else "",
         OpenIncident,
-        [_row(as_seen_from_here(event, parsed), now_ms) for event in found.incidents],
+        [_row(as_seen_from_here(event, parsed), parsed.bootstrap_server, now_ms) for event in found.incidents],
         (*found.problems, *missing),
         "; ".join([*summary, *_not_detected(undetected(last, now_ms))]),
         found=bool(found.incidents),
@@ -384,23 +391,14 @@ def _not_detected(verdicts: Mapping[str, tuple[Verdict, ...]]) -> Iterator[str]:
         yield f"no watcher of cluster {some(clusters, _NAMED)} detects {', '.join(names)}"
 
 
-def _row(event: IncidentEvent, now_ms: TimestampMs) -> OpenIncident:
-    return OpenIncident(
-        verdict=event.verdict,
-        reason=event.reason,
-        topic=event.topic,
-        partition=event.partition,
-        transactional_id=event.transactional_id,
-        producer_id=event.producer_id,
-        open_since_ms=event.open_since_ms,
+def _row(event: IncidentEvent, address: str | None, now_ms: TimestampMs) -> OpenIncident:
+    told = tell(event) if address is not None else without_commands(tell(event))
+    return row_of(
+        OpenIncident,
+        event,
         age_ms=elapsed(event.open_since_ms, now_ms),
-        hidden_records=event.hidden_records,
         stopped_groups=tuple(group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED),
         waiting_groups=tuple(group.group_id for group in event.waiting_groups),
-        incident_id=event.incident_id,
-        owner=event.owner.team if event.owner is not None else None,
-        contact=event.owner.contact if event.owner is not None else None,
-        application=event.application.text if event.application is not None else None,
-        advice=ADVICE_MEANS[event.advice] if event.advice is not None else None,
-        suggested_command=event.suggested_command or "",
+        suggested_command=first_command(told) or "",
+        told=told,
     )

@@ -32,10 +32,10 @@ from txnwatch.page.store import KnownNow, PageStore, WatcherRow
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.page.watcher_facts import MOST_BYTES, WatcherFacts, decoded
 from txnwatch.sinks.delivery.outbox import WorkerThread
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.telling.commands import Origin
 from txnwatch.state.text import Said, printable, redacted
 
 _LOOKED_AT_S: Final = 1.0

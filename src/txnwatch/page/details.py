@@ -20,20 +20,23 @@ from txnwatch.page.picture import (
     incident_row,
     recent,
     to_find,
+    told,
     transactions_of,
     worst_lanes,
 )
 from txnwatch.page.words import about_client, holder, moment, name, number, owner_of_group, places, worst_first
-from txnwatch.state.incidents.event_builder import read_events
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
 from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition, is_topic_name
-from txnwatch.state.model.verdicts import RULE_OF, reason_text
+from txnwatch.state.telling.commands import read_events
+from txnwatch.state.telling.renderings import sentences
+from txnwatch.state.telling.statements import StatementKind
 
 LISTED: Final = 300
 ENDED: Final = 200
 _MOST: Final = 512
 _LONGEST: Final = 1_000
+_SAID: Final = (StatementKind.HOLDS, StatementKind.HURT, StatementKind.OUTCOME, StatementKind.ENDS)
 
 
 def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
@@ -46,7 +49,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         **now,
         "status": event.status,
         "runbook": event.verdict,
-        "ends_by_itself": RULE_OF[event.verdict].ends_by_itself,
+        **sentences(told(known, event, _LONGEST), *_SAID),
         "life": [one._asdict() for one in life.moments] if life is not None else [],
         "life_is_whole": life is not None and life.is_whole,
         "proof": _proof(event),
@@ -199,11 +202,9 @@ def row(transaction: OpenTransaction) -> dict[str, Any]:
 
 def _facts(event: IncidentEvent) -> list[list[str | int | None]]:
     """Names and values; a number is a time."""
-    why = reason_text(event.reason, event.expected_outcome) if event.reason is not None else None
     known: Sequence[tuple[str, str | int | None]] = (
-        ("reason", f"{event.reason}: {why}" if why is not None else None),
+        ("reason", event.reason),
         ("expected outcome", str(event.expected_outcome)),
-        ("why it is not known", event.outcome_detail and name(event.outcome_detail, _LONGEST)),
         ("open since", event.open_since_ms),
         ("last write, by the client's clock", event.last_write_ms),
         ("timeout", f"{event.transaction_timeout_ms} ms" if event.transaction_timeout_ms is not None else None),

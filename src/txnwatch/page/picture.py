@@ -17,40 +17,39 @@ import heapq
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from txnwatch.page.store import KnownNow, PageStore, Reach, WatcherRow
 from txnwatch.page.truth import CALM, Facts, PageState, PageTruth, judge
 from txnwatch.page.words import (
-    LOOK_AGAIN,
+    LONGEST_NAME,
     about_event,
     counted,
     decision,
-    ending,
     groups,
     headline,
     holder,
     name,
     names_of_owners,
-    next_step,
     number,
     owner_row,
     owners_of,
     places,
     tag,
     waiting,
-    why,
     worst_first,
 )
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
-from txnwatch.state.incidents.event_builder import Origin, explain_id, explain_partition, suggested
 from txnwatch.state.model.findings import CensusOffsets, OpenTransaction
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ownership import Subject
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Severity, Verdict, rank, undetected
+from txnwatch.state.telling.commands import Origin, explain_id, explain_partition, look_at
+from txnwatch.state.telling.renderings import look_again, sentences, steps_of
+from txnwatch.state.telling.statements import StatementKind, Told, how_it_ended, tell
 from txnwatch.state.text import printable
 
 LANES: Final = 60
@@ -268,7 +267,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "undelivered": seen.undelivered,
         "stopped_targets": [name(one) for one in seen.stopped],
         "open_incidents": len(urgent),
-        "early_warnings": sum(event.verdict is Verdict.LONG_RUNNING for event in incidents),
+        "early_warnings": sum(event.severity is Severity.INFO for event in incidents),
         "groups_stopped": len(stopped),
         "groups_at_risk": len(at_risk),
         "open_transactions": totals.open,
@@ -332,9 +331,9 @@ def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str]
 def incident_row(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     """An incident as a row.
 
-    The command is built here from the fields: one that was read from the events topic is never shown. If the page is
-    unknown, it only reads. Where the open lists show the transaction, its partitions and what it hides now are theirs;
-    else they are those of the event.
+    A command that was read from the events topic is never shown. If the page is unknown, the command only reads. Where
+    the open lists show the transaction, its partitions and what it hides now are theirs; else they are those of the
+    event.
     """
     spans, held = known.spans, held_places(event, known.spans)
     holding = _holding(event, spans)
@@ -352,7 +351,6 @@ def incident_row(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
         "holder": holder(event),
         "producer_id": event.producer_id,
         "transactional_id": id_for_address(event.transactional_id),
-        "why": why(event),
         "since_ms": event.open_since_ms,
         "hidden": hidden,
         "stopped": groups(event, GroupState.STOPPED)[:NAMED],
@@ -370,14 +368,35 @@ def held_places(event: IncidentEvent, spans: Spans) -> list[str]:
     return places(event) or [str(partition) for partition in _holding(event, spans)]
 
 
+_LONGEST_COMMAND: Final = 1_000
+
+
 def _to_do(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
-    """The next step and its command; `look` is the command that only reads."""
-    origin = known.store.commands
-    look = _look(origin, event)
-    if known.truth.state is PageState.UNKNOWN:
-        return {"next": LOOK_AGAIN, "decision": None, "command": look, "look": look}
-    command = suggested(origin, event) if origin is not None else None
-    return {"next": next_step(event), "decision": decision(event), "command": command, "look": look}
+    """What is said about an incident in a row, the steps among it; `look` is the command that only reads."""
+    found = told(known, event)
+    return {
+        **sentences(found, StatementKind.WHY, StatementKind.SAFE),
+        "steps": [one._asdict() for one in steps_of(found)],
+        "decision": decision(event) if known.truth.state is not PageState.UNKNOWN else None,
+        "look": _look(known.store.commands, event),
+    }
+
+
+def told(known: Knowledge, event: IncidentEvent, longest: int = LONGEST_NAME) -> tuple[Told, ...]:
+    """What is said about an incident. If the page is unknown, the only step is another look.
+
+    The step is a look too if its command was read from where others may write, or is too long for a page.
+    """
+    command, look = event.suggested_command, _look(known.store.commands, event)
+    if command is not None and (not known.store.is_of_ledger or len(command) > _LONGEST_COMMAND):
+        event = replace(event, suggested_command=look if look is not None and len(look) <= _LONGEST_COMMAND else None)
+    found = tell(event, lambda foreign: name(foreign, longest))
+    return look_again(found, look) if known.truth.state is PageState.UNKNOWN else found
+
+
+def _look(origin: Origin | None, event: IncidentEvent) -> str | None:
+    """The command that only reads; None if the page does not know how the brokers are reached."""
+    return look_at(origin, event) if origin is not None else None
 
 
 def _holding(event: IncidentEvent, spans: Spans) -> list[TopicPartition]:
@@ -389,15 +408,6 @@ def _holding(event: IncidentEvent, spans: Spans) -> list[TopicPartition]:
         and held.transaction.producer_id == event.producer_id
         and (event.topic is None or (event.topic, event.partition) == (partition.topic, partition.partition))
     ]
-
-
-def _look(origin: Origin | None, event: IncidentEvent) -> str | None:
-    """The command that only reads, for a page that is out of date."""
-    if origin is None:
-        return None
-    if event.topic is not None and event.partition is not None:
-        return explain_partition(origin, TopicPartition(event.topic, event.partition))
-    return explain_id(origin, event.transactional_id) if event.transactional_id is not None else None
 
 
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-")
@@ -567,7 +577,7 @@ def _recent(event: IncidentEvent) -> dict[str, Any]:
         "holder": holder(event),
         "since_ms": event.open_since_ms,
         "ended_ms": event.time_ms,
-        "how": ending(event),
+        "how": how_it_ended(event),
         "hidden": event.hidden_records,
         "owner": owner_row(event.owner),
     }

@@ -280,12 +280,10 @@ def _text_of(picture: Picture, now_ms: TimestampMs) -> str:
             "",
             f"{row['tag']}  {where}  behind {row['holder']}  for {since}",
             f"  {row['why']}",
-            f"  {row['next']}",
-            *([f"  {row['advice']}"] if row["advice"] is not None else []),
+            f"  {row['safe']}",
+            *(f"  {text}" for step in row["steps"] for text in step.values() if text is not None),
             *([f"  call {_who(row['owner'])}"] if row["owner"] is not None else []),
         ]
-        if row["command"] is not None:
-            lines.append(f"  {row['command']}")
     if picture["order"]["more_incidents"]:
         lines += ["", f"and {picture['order']['more_incidents']} more incidents"]
     return "\n".join(lines) + "\n"

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.page.words import moment
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import (
@@ -28,6 +27,7 @@ from txnwatch.state.model.values import (
     elapsed,
     is_log,
 )
+from txnwatch.state.telling.commands import Origin
 
 LIVES: Final = 200  # incidents whose events are kept
 MOMENTS: Final = 20  # of one incident
@@ -212,6 +212,8 @@ class PageStore:
         topics_digest: of the settings that choose the topics.
         access: how the coordinators' view is known.
         instance: the name of this watch.
+        is_of_ledger: whether the incidents are those of the ledger of this process, with commands of its own. Else
+            they were read from where others may write, and their commands are not used.
         seen: what is known now.
         lives: what has happened to the latest incidents since this process was started, oldest first.
         latencies_ms: from the hang to the event, of the last incidents.
@@ -225,6 +227,7 @@ class PageStore:
     lives: dict[str, LifeShown] = field(default_factory=dict)
     latencies_ms: tuple[DurationMs, ...] = ()
     topics_digest: str = ""
+    is_of_ledger: bool = False
     on_change: Callable[[], None] = lambda: None
 
     @property

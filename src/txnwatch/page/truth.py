@@ -16,12 +16,12 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs
-from txnwatch.state.model.verdicts import Verdict, undetected
+from txnwatch.state.model.verdicts import VERDICTS, Severity, Verdict, undetected
 
 # As long as `txnwatch_up` is 1. On a quiet cluster a barrier takes place every 5 s, so a shorter limit would flap.
 JUDGED_WITHIN_MS: Final = DurationMs(15_000)
-# These verdicts need nobody: the one ends by its timeout, the other is in the past.
-CALM: Final = frozenset({Verdict.LONG_RUNNING, Verdict.STRAY_WRITE})
+# These verdicts need nobody: an early warning ends by itself, and a stray write is in the past.
+CALM: Final = frozenset(rule.verdict for rule in VERDICTS if rule.severity is Severity.INFO) | {Verdict.STRAY_WRITE}
 
 
 class PageState(StrEnum):

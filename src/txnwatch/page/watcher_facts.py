@@ -21,7 +21,7 @@ import msgspec
 
 from txnwatch.page.store import KnownNow, LifeShown, Moment, PageStore, Reach, Totals, Watched
 from txnwatch.state.incidents.event_builder import named
-from txnwatch.state.incidents.value_rules import LAST_TIME_MS, NAME_BYTES, is_cluster_id, is_text, problem_of
+from txnwatch.state.incidents.value_rules import NAME_BYTES, is_cluster_id, is_text, problem_of
 from txnwatch.state.model.errors import BadFactsError
 from txnwatch.state.model.findings import CensusOffsets, OpenTransaction, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent
@@ -29,6 +29,7 @@ from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.values import (
     INT32,
     INT64,
+    LAST_TIME_MS,
     CoordinatorAccess,
     DurationMs,
     Offset,

@@ -1,4 +1,6 @@
-"""What the page says: what has happened, what to do next, whom to call, and how it ended. Pure: no I/O, no clock.
+"""What the page says: what has happened, whom to call, and how long it takes. Pure: no I/O, no clock.
+
+What is said about one incident, and the next step, is in state/telling/statements.py.
 
 A headline is a list of parts. A part is a text or, as a number, the time in epoch milliseconds since which something
 lasts: the reader counts it, so that it grows without a message. The first part is the important one.
@@ -16,22 +18,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from txnwatch.page.truth import Facts, PageState, PageTruth
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import (
     ActionResult,
     Decision,
-    EndedBy,
-    EndKind,
-    ExpectedOutcome,
     GroupState,
     IncidentEvent,
     IncidentStatus,
     Refusal,
 )
-from txnwatch.state.model.ownership import ADVICE_MEANS, NO_OWNERS, IdMaker, OwnerLookup, OwningTeam, Subject
+from txnwatch.state.model.ownership import NO_OWNERS, IdMaker, OwnerLookup, OwningTeam, Subject
 from txnwatch.state.model.values import TimestampMs
-from txnwatch.state.model.verdicts import Verdict, rank, reason_text, undetected
+from txnwatch.state.model.verdicts import rank, undetected
+from txnwatch.state.telling.commands import Origin
+from txnwatch.state.telling.statements import VERDICT_WORDS, how_it_ended
 from txnwatch.state.text import cut, printable, two_units
 
 Part = str | int
@@ -78,61 +78,6 @@ def waiting(event: IncidentEvent) -> list[str]:
     return [name(group.group_id) for group in event.waiting_groups]
 
 
-ENDS: Final = {
-    Verdict.HANGING: "hanging, it never ends by itself",
-    Verdict.STUCK_PREPARE: "its outcome is decided, and markers are missing",
-    Verdict.LATE: "late, its coordinator has not aborted it",
-    Verdict.LONG_RUNNING: "long running, its coordinator will abort it",
-    Verdict.STRAY_WRITE: "a stray write, which is over",
-}
-
-
-def why(event: IncidentEvent) -> str:
-    """What is wrong, in one or two sentences."""
-    reason = "no live transaction holds it"
-    if event.reason is not None:
-        reason = reason_text(event.reason, event.expected_outcome)
-    committed = event.expected_outcome is ExpectedOutcome.COMMIT
-    texts = {
-        Verdict.HANGING: "The client was told that it is committed. The marker is missing here and will never come."
-        if committed
-        else f"No marker will ever come: {reason}.",
-        Verdict.STUCK_PREPARE: f"Its outcome is decided. Markers are missing on "
-        f"{counted(len(event.pending_partitions), 'partition')}."
-        if event.pending_partitions
-        else "Its outcome is decided and its markers are written. The last record of its coordinator is missing.",
-        Verdict.LATE: "Its timeout has passed, and its coordinator has not aborted it.",
-        Verdict.LONG_RUNNING: "It has used most of its timeout. Its coordinator aborts it at the timeout.",
-        Verdict.STRAY_WRITE: "Data that no transaction owned was ended with a later transaction. Nothing hangs now.",
-    }
-    return texts[event.verdict]
-
-
-LOOK_AGAIN: Final = "Look again before you act."
-
-
-def next_step(event: IncidentEvent) -> str:  # noqa: PLR0911 - a table
-    """What an operator does about an open incident."""
-    match event.verdict, event.expected_outcome:
-        case Verdict.HANGING, ExpectedOutcome.COMMIT:
-            return (
-                "Write the COMMIT marker: this command does it, although its name is abort. An ABORT marker would "
-                "destroy acknowledged data."
-            )
-        case Verdict.HANGING, (ExpectedOutcome.ABORT | ExpectedOutcome.NONE):
-            return "Write the ABORT marker. No client was told that this data is committed."
-        case Verdict.HANGING, _:
-            return "Find out whether the client was told that it is committed. Then write that marker."
-        case Verdict.STUCK_PREPARE, _:
-            return "Bring the leaders of these partitions back. The coordinator repeats the markers. Write no marker."
-        case Verdict.LATE, _:
-            return "Look at the coordinator. It still owns the transaction. Write no marker."
-        case Verdict.LONG_RUNNING, _:
-            return "Look at the application, or do nothing."
-        case _:
-            return "Look at the client: exactly-once was broken there."
-
-
 _REFUSED: Final = {Refusal.TOO_EARLY: "waits"}
 
 
@@ -152,31 +97,10 @@ def decision(event: IncidentEvent) -> str | None:
     return f"{who}: {action.decision.upper()} marker {result}"
 
 
-_HOW: Final = {
-    EndKind.COMMITTED: "committed",
-    EndKind.ABORTED: "aborted",
-    EndKind.ABSORBED: "ended with the producer's next transaction",
-    EndKind.MOVED_ON: "ended by itself",
-    EndKind.PARTITION_GONE: "the partition is deleted",
-    EndKind.TRUNCATED: "the data is removed from the log",
-    EndKind.REFUTED: "a further read refuted it",
-    EndKind.NO_LONGER_OPEN: "no longer open",
-    EndKind.GIVEN_UP: "the abort by hand saw no end of it",
-}
-
-
-def ending(event: IncidentEvent) -> str:
-    """How an incident ended."""
-    if event.resolution is None:
-        return ""
-    by = "" if event.resolution.by is EndedBy.UNKNOWN else f" by {event.resolution.by.replace('_', ' ')}"
-    return f"{_HOW[event.resolution.how]}{by}"
-
-
 def moment(event: IncidentEvent, before: IncidentEvent | None) -> str:
     """What an event has changed in the life of its incident."""
     if event.resolution is not None:
-        return ending(event)
+        return how_it_ended(event)
     if before is None or event.status is IncidentStatus.OPENED:
         return f"{tag(event)}, published {event.detection_latency_ms / 1000:.2f} s after the hang"
     changes = []
@@ -272,7 +196,7 @@ def _standing(open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentE
     if not standing:
         return [
             f"{counted(len(open_incidents), 'incident')}.",
-            f" {holder(worst)} is {ENDS[worst.verdict]}, for ",
+            f" {holder(worst)} is {VERDICT_WORDS[worst.verdict].brief}, for ",
             worst.open_since_ms,
             ".",
         ]
@@ -281,7 +205,7 @@ def _standing(open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentE
         f"{counted(len(standing), 'partition')} {verb} still.",
         f" {shown} for ",
         worst.open_since_ms,
-        f" behind {holder(worst)}: {ENDS[worst.verdict]}.",
+        f" behind {holder(worst)}: {VERDICT_WORDS[worst.verdict].brief}.",
     ]
 
 
@@ -333,10 +257,9 @@ def owner_row(owner: OwningTeam | None) -> dict[str, Any] | None:
 
 
 def about_event(origin: Origin | None, event: IncidentEvent) -> dict[str, Any]:
-    """The owner of an incident, what its id says, what to know before it is ended, and the owners of its groups."""
+    """The owner of an incident, what its id says, and the owners of its groups."""
     return {
         **_owner_fields(origin, event.owner, event.application),
-        "advice": ADVICE_MEANS[event.advice] if event.advice is not None else None,
         "group_owners": _group_owners(origin, event),
     }
 

@@ -30,10 +30,12 @@ from txnwatch.http_client import Address, HttpClient
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetThread
 from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts
-from txnwatch.state.model.incident import GroupState, IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
-from txnwatch.state.model.verdicts import RULE_OF, VERDICTS, Severity, Verdict
+from txnwatch.state.model.verdicts import VERDICTS, Severity, Verdict
+from txnwatch.state.telling.renderings import sentences, steps_of
+from txnwatch.state.telling.statements import StatementKind, tell
 from txnwatch.state.text import CUT_MARK, GIVEN_NAME, printable
 
 ALERTS_PATH: Final = "/api/v2/alerts"
@@ -163,7 +165,6 @@ _MARKUP: Final = re.compile(
 )
 # An end such as .example. In many scripts a vowel is a combining sign, which is no letter for Python.
 _DOMAIN: Final = re.compile(r"[.\u3002\uff0e\uff61](?=(?:[^\W\d_]|[^\x00-\x7f]){2})")
-_GROUPS_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,18 +262,13 @@ def _annotations(event: IncidentEvent) -> dict[str, str]:
     return {name: text for name, text in found.items() if text}
 
 
+_SAID: Final = (StatementKind.WHY, StatementKind.HURT, StatementKind.SAFE)
+
+
 def _description(event: IncidentEvent) -> str:
-    """What it means, and whom it hurts."""
-    parts = [f"{RULE_OF[event.verdict].meaning}."]
-    if event.hidden_records:
-        parts.append(f"{event.hidden_records} records wait behind it.")
-    groups = [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED]
-    groups += [group.group_id for group in event.waiting_groups]
-    if groups:
-        named = ", ".join(harmless(group, 60) for group in groups[:_GROUPS_NAMED])
-        more = f" and {len(groups) - _GROUPS_NAMED} more" if len(groups) > _GROUPS_NAMED else ""
-        parts.append(f"Groups that stand still: {named}{more}.")
-    return " ".join(parts)
+    """What is wrong, whom it hurts, whether it may be ended, and the steps."""
+    told = tell(event, lambda foreign: harmless(foreign, 60))
+    return " ".join([*filter(None, sentences(told, *_SAID).values()), *(step.text for step in steps_of(told))])
 
 
 def _command(event: IncidentEvent) -> str:

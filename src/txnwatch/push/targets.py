@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from txnwatch.http_client import Address
@@ -12,10 +11,11 @@ from txnwatch.push.alertmanager import AlertmanagerPeer
 from txnwatch.push.push_file import HttpTarget, PushFile
 from txnwatch.push.sender import Journal, journal_name
 from txnwatch.push.webhook import Webhook
-from txnwatch.state.incidents.event_builder import Origin, named, suggested
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.telling.commands import Origin, as_read
 
 _STOP_S = 0.5
 
@@ -67,7 +67,7 @@ class PushTargets:
         """
         for one in history:
             if isinstance(one, IncidentEvent) and one.cluster_id == origin.cluster_id and not one.is_spent:
-                event = named(replace(one, suggested_command=suggested(origin, one)), origin.owners, origin.cluster)
+                event = named(as_read(origin, one), origin.owners, origin.cluster)
                 for queue in self.queues:
                     queue.take_history(event)
             yield one

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from support.incidents import an_event
 from support.log_lines import log_restored
-from txnwatch.cli.command_origin import as_seen_from_here
 from txnwatch.cli.main import main
 from txnwatch.cli.output import JSON, LOG, TEXT, log_to_stdout
 from txnwatch.config import RunSettings, events_flags
@@ -19,7 +17,7 @@ from txnwatch.sinks.delivery.encoding import RegistryCodec
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.state.model.errors import ConfigError, SinkError
-from txnwatch.state.model.ownership import NO_OWNERS
+from txnwatch.state.telling.commands import Origin, with_command
 
 SECRET = "kanarienvogel"
 REDIS = [
@@ -68,15 +66,10 @@ def test_a_log_line_has_no_secret_of_a_library(form: str, capsys: pytest.Capture
 )
 def test_a_suggested_command_has_the_registry_without_its_password(url: str) -> None:
     settings = RunSettings(bootstrap_server="k:9092", schema_registry_url=url)
-    assert SECRET not in str(events_flags(settings.events_topic, settings.schema_registry_url))
-    parsed = Namespace(
-        bootstrap_server="k:9092", command_config=None, events_topic="events", schema_registry_url=url, owners=NO_OWNERS
-    )
-    event = an_event(verdict="hanging", status="opened")
-    shown = as_seen_from_here(event, parsed)
-    assert shown.suggested_command is not None
-    assert "--schema-registry-url" in shown.suggested_command
-    assert SECRET not in shown.suggested_command
+    events = events_flags(settings.events_topic, settings.schema_registry_url)
+    command = str(with_command(Origin("cluster", "k:9092", events=events), an_event()).suggested_command)
+    assert "--schema-registry-url" in command
+    assert SECRET not in command
 
 
 def test_a_registry_that_the_client_refuses_is_named_without_its_password() -> None:

@@ -15,8 +15,8 @@ from txnwatch.cli import explain_names
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_names import with_waiting_groups
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.groups import UnstableGroups
 
 ORDERS, OFFSETS = TopicPartition("orders", 0), TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)

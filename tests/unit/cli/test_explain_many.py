@@ -12,10 +12,10 @@ from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.state.evidence.screening import OwnerViews, screen
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.ports import ListedTransaction, TransactionListing
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import log_numbered
+from txnwatch.state.telling.commands import Origin
 
 ORIGIN = Origin("cluster", "a:1")
 OTHERS = 10

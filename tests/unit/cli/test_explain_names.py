@@ -13,10 +13,10 @@ from support.one_look import a_searcher
 from txnwatch.cli import explain_names
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.transaction import NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.values import Problem
+from txnwatch.state.telling.commands import Origin
 
 NAME = "checkout"
 PARTS = ("of_group_named", "of_topic", "of_former_id", "of_producer_id")

@@ -15,6 +15,7 @@ from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.telling.statements import StatementKind, Told
 
 ORDERS = TopicPartition("orders", 0)
 TABLE = owners_of(
@@ -41,7 +42,9 @@ FLINK: dict[str, Any] = {
     "transaction_state": "Ongoing",
     "partitions": ("orders-0",),
     "next": "txnwatch fence --transactional-id dwh-orders-4-1187",
+    "told": (Told(StatementKind.NEXT, "Fence it.", "txnwatch fence --transactional-id dwh-orders-4-1187"),),
 }
+ADVICE = Told(StatementKind.SAFE, ADVICE_MEANS[Advice.RESUME_FLINK_JOB])
 
 
 def explained(**changes: Any) -> Explanation:
@@ -58,8 +61,8 @@ def test_the_owner_is_in_the_fields_and_in_the_text() -> None:
 
 def test_a_transaction_of_flink_has_the_advice_and_no_command_that_ends_it() -> None:
     found = explained()
-    assert found.advice is Advice.RESUME_FLINK_JOB
-    assert found.text[-1] == ADVICE_MEANS[Advice.RESUME_FLINK_JOB]
+    assert found.told == (ADVICE,)
+    assert found.text[-1] == ADVICE.text
     assert found.next is None
 
 
@@ -75,13 +78,13 @@ NO_ADVICE = {
 @pytest.mark.parametrize("changes", NO_ADVICE.values(), ids=NO_ADVICE.keys())
 def test_without_the_advice_the_command_stays(changes: dict[str, Any]) -> None:
     found = explained(**changes)
-    assert (found.advice, found.next) == (None, FLINK["next"])
+    assert (found.told, found.next) == (FLINK["told"], FLINK["next"])
 
 
 def test_a_hang_whose_outcome_is_not_known_keeps_its_rehearsal() -> None:
     rehearsal = "txnwatch abort --topic orders --partition 0 --start-offset 4 --dry-run"
     found = explained(state="hanging", transaction_state="CompleteCommit", expected_outcome="unknown", next=rehearsal)
-    assert (found.advice, found.next) == (Advice.RESUME_FLINK_JOB, rehearsal)
+    assert (found.told, found.next) == ((ADVICE, *FLINK["told"]), rehearsal)
 
 
 def test_the_topic_counts_for_a_partition_that_is_held() -> None:

@@ -15,19 +15,11 @@ from txnwatch.cli import explain_names, hurt_groups
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_names import with_groups_behind
 from txnwatch.cli.explanation import OPEN, YES, Explanation
-from txnwatch.cli.hurt_groups import (
-    GroupsAround,
-    Hold,
-    affected_lines,
-    groups_of,
-    held_text,
-    holds_of,
-    hurt_by,
-    waiting_lines,
-)
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of, holds_of, hurt_by
 from txnwatch.state.model.incident import AffectedGroup, GroupState, WaitingGroup
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
+from txnwatch.state.telling.commands import Origin
+from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
 
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OFFSETS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)

@@ -35,6 +35,8 @@ from txnwatch.push.webhook import LONGEST_ATTRIBUTE, binary, structured
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, WaitingGroup
 from txnwatch.state.model.values import Offset
+from txnwatch.state.telling.renderings import without_commands
+from txnwatch.state.telling.statements import tell
 from txnwatch.state.text import LONGEST_MESSAGE, LONGEST_NAME, printable, redacted, shell_line
 
 LONGEST, LONGEST_TOPIC = 32_767, 249
@@ -79,7 +81,9 @@ def table(event: IncidentEvent) -> str:
     groups = tuple(group.group_id for group in event.consumer_groups)
     fields = {spec.name: None for spec in dataclasses.fields(status.OpenIncident)}
     fields |= {name: getattr(event, name) for name in ("verdict", "topic", "partition", "transactional_id")}
-    row = status.OpenIncident(**{**fields, "stopped_groups": groups, "waiting_groups": groups, "suggested_command": ""})  # type: ignore[arg-type]
+    row = status.OpenIncident(
+        **{**fields, "stopped_groups": groups, "waiting_groups": groups, "told": without_commands(tell(event))}
+    )  # type: ignore[arg-type]
     out = io.StringIO()
     name = event.transactional_id or ""
     missing = (NotChecked(f"transactional id {name}", "its coordinator is away"),)

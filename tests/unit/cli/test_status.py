@@ -12,10 +12,12 @@ from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.redis_views import Shown
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.state.model.verdicts import undetected
 from txnwatch.streaming.client.clock import wall_clock_ms
 
-API = "stuck_prepare, late, long_running"
-NONE = "hanging, stuck_prepare, long_running, stray_write"
+API = ", ".join(undetected(CoordinatorAccess.API))
+NONE = ", ".join(undetected(CoordinatorAccess.NONE))
 ACTIVE = "no open incident; a watcher is active"
 PARTLY = f"{ACTIVE}, but it proves nothing on the partitions that are not checked"
 

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from txnwatch.cli.find_hanging import FoundRow
 from txnwatch.cli.output import Column, CommandAnswer, table_lines, write
+from txnwatch.state.telling.statements import StatementKind, Told
 
 COLUMNS = [Column("Verdict", False), Column("Topic", False), Column("Epoch", True), Column("Reason", True)]
 ROWS = [["hanging", "payments", "3", "already_completed"], ["late", "orders", "-", "-"]]
@@ -101,6 +102,7 @@ class Terminal(io.StringIO):
         return True
 
 
+ABORT = "txnwatch abort --topic payments.transactions.v1 --partition 11 --producer-id 4000 --start-offset 1234567"
 FOUND = FoundRow(
     verdict="hanging",
     transactional_id="checkout-7",
@@ -125,8 +127,8 @@ FOUND = FoundRow(
     owner="checkout",
     contact="#checkout-oncall",
     application="looks like Spring Kafka: prefix checkout-, number 7; this is a guess",
-    advice="Resume the Flink job.",
-    next="txnwatch abort --topic payments.transactions.v1 --partition 11 --producer-id 4000 --start-offset 1234567",
+    next=ABORT,
+    told=(Told(StatementKind.SAFE, "Resume the Flink job."), Told(StatementKind.NEXT, "Write it.", ABORT)),
 )
 NEEDED = ["hanging", "checkout-7", "payments.transactions.v1-11", "4000", "3", "1m01s", "billing", "checkout"]
 ONLY_WIDE = ["already_completed", "CompleteAbort", "2023-11-14", "1500", "Spring"]
@@ -140,8 +142,9 @@ def shown(out: io.StringIO, *, is_wide: bool = False) -> str:
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_find_hanging_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    *lines, advice, following = shown(Terminal()).splitlines()
-    assert (advice, following.startswith("next: ")) == ("advice: Resume the Flink job.", True)
+    *lines, following = shown(Terminal()).splitlines()
+    assert lines[-3:] == ["payments.transactions.v1-11:", "Resume the Flink job.", "Write it."]
+    assert following == f"next: {ABORT}"
     assert max(map(len, lines)) <= width
     assert [value for value in NEEDED if value not in "\n".join(lines)] == []
 
@@ -155,7 +158,7 @@ def test_what_nobody_needs_at_night_is_only_shown_with_wide(
     narrow, wide = shown(out()), shown(out(), is_wide=True)
     assert [value for value in ONLY_WIDE if value in narrow] == []
     assert [value for value in (*NEEDED, *ONLY_WIDE) if value not in wide] == []
-    assert [len(text.splitlines()) for text in (narrow, wide)] == [4, 4], "one line for each row"
+    assert [len(text.splitlines()) for text in (narrow, wide)] == [6, 6], "one line for each row"
     assert len(narrow.splitlines()[0].split()) <= 10
 
 

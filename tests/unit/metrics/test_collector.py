@@ -26,7 +26,6 @@ from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.completion_latency import End
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.facts import Fact, NoticeKind
@@ -35,6 +34,7 @@ from txnwatch.state.model.incident import Action, ActionResult, Decision, Refusa
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.job.checkpoint import Progress, read_progress
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.watch.coverage import Coverage, MissingEvidence

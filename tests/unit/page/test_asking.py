@@ -185,7 +185,8 @@ def test_what_a_watcher_says_is_never_a_link_or_a_command() -> None:
     world.show()
     picture = picture_of(Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms()))
     (row,) = picture["incidents"].values()
-    assert (row["command"], row["look"], picture["status"]["search_command"]) == (None, None, None)
+    assert {step["command"] for step in row["steps"]} == {None}
+    assert (row["look"], picture["status"]["search_command"]) == (None, None)
     assert row["transactional_id"] is None, "it is no part of an address"
     (told,) = picture["status"]["watchers"]
     assert (told["url"], told["instance"]) == (A, "https://evil.example/\\x1b")
@@ -193,7 +194,9 @@ def test_what_a_watcher_says_is_never_a_link_or_a_command() -> None:
 
 def test_the_commands_are_made_from_the_settings_of_this_process() -> None:
     picture = picture_of(Knowledge(store=with_a_hang("eu").store, seen=with_a_hang("eu").store.seen, now_ms=now_ms()))
-    commands = [row["command"] for row in picture["incidents"].values()]
+    commands = [row["steps"][0]["command"] for row in picture["incidents"].values()]
+    assert commands
+    assert all(command.startswith("txnwatch explain ") for command in commands)
     assert all("--bootstrap-server kafka-1:9092" in command for command in commands)
     assert "kafka-of-the-watcher" not in str(picture)
 

@@ -45,7 +45,9 @@ def largest() -> Knowledge:
     for number in range(1_000):
         name = f"{number:05}" + "x" * (LONGEST - 5)
         place = {"topic": f"t{number}", "partition": 0, "producer_id": number, "txn_start_offset": 7}
-        world.tell(an_incident(f"hang-{number}", 60, transactional_id=name, consumer_groups=groups, **place))
+        fence = f"txnwatch fence --transactional-id {name if number % 2 else 'x' * 100} && txnwatch abort --topic t"
+        about = {"transactional_id": name, "consumer_groups": groups, "suggested_command": fence}
+        world.tell(an_incident(f"hang-{number}", 60, **about, **place))
     size = ROWS // BUCKETS
     lists = [OpenTransactions(at, tuple(world.open[at * size : (at + 1) * size])) for at in range(BUCKETS)]
     world.store.take([a_count({"Ongoing": ROWS + world.young}), *lists], world.seen(), now_ms())

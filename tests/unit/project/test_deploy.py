@@ -25,7 +25,7 @@ from txnwatch.metrics.table import METRICS, Kind
 from txnwatch.push.alertmanager import ALERT_NAMES
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.telling.commands import Origin
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

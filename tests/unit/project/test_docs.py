@@ -22,7 +22,9 @@ from txnwatch.config import RunSettings
 from txnwatch.setting_sources import RESERVED_ENVIRONMENT, load_settings
 from txnwatch.sinks.delivery.encoding import schema_text
 from txnwatch.state.evidence.ending import RULES
+from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.verdicts import Reason, Severity, Verdict
+from txnwatch.state.telling.statements import OUTCOME_WORDS, REASON_MEANS, VERDICT_WORDS
 
 ROOT = Path(__file__).parents[3]
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
@@ -218,13 +220,14 @@ def _has_test(path: Path, name: str) -> bool:
     return re.search(wanted, text, flags=re.MULTILINE) is not None
 
 
-def test_the_runbook_has_every_verdict_reason_and_outcome_under_its_own_anchor() -> None:
+def test_the_runbook_has_every_row_of_the_statements_under_its_own_anchor() -> None:
     text = RUNBOOK
+    assert (set(VERDICT_WORDS), set(REASON_MEANS), set(OUTCOME_WORDS)) == (set(Verdict), set(Reason), set(O))
     headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
-    assert headings == [*Verdict, "watcher"]
+    assert headings == [*VERDICT_WORDS, "watcher"]
     hanging = text.partition("## hanging")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \|", hanging, flags=re.MULTILINE)
-    assert set(rows) == {*Reason, "abort", "commit", "none", "unknown"}
+    assert set(rows) == {*REASON_MEANS, *OUTCOME_WORDS}
     for part in text.split("\n## ")[1:-1]:
         assert re.findall(r"^\*\*(Means|Check|Do nothing|Do)\b", part, flags=re.MULTILINE) == [
             "Means",

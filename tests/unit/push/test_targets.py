@@ -15,9 +15,9 @@ from support.push_world import START_MS, HandClock, ids_of
 from support.waiting import eventually
 from txnwatch.push.push_file import AlertmanagerTarget, PushFile, WebhookTarget
 from txnwatch.push.targets import PushTargets
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.incident import SPENT_SEQUENCE, Overwritten
 from txnwatch.state.model.ownership import FoundBy, OwningTeam
+from txnwatch.state.telling.commands import Origin
 
 _LONG_S = 10.0
 
@@ -90,6 +90,6 @@ def test_the_history_passes_as_it_is_and_targets_get_what_they_have_missed(tmp_p
             again.stop()
     assert ids_of(receiver.received) == [event.event_id for event in life]
     opened = json.loads(receiver.received[0].body)["data"]["suggested_command"]
-    assert opened.startswith("txnwatch abort --topic orders --partition 3 --start-offset 99"), "built here"
+    assert opened.startswith("txnwatch explain --topic orders --partition 3"), "built here, and it only reads"
     assert life[0].suggested_command not in opened
     assert json.loads(receiver.received[0].body)["data"]["owner"] is None, "nobody's, by the table of this process"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support.incidents import an_event
 from txnwatch.cli import main as main_module
 from txnwatch.cli.output import CommandAnswer, Line, NotChecked, event_line, json_text, utc, write
-from txnwatch.state.incidents.event_builder import Origin, explain_id
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.telling.commands import Origin, explain_id
 from txnwatch.state.text import printable, shell_line
 
 ODD = "a\x1b[2J\x9b31mb\ncRIGHT\u202eTFEL\u2066x\x07\x7f\u2028[bold]y[/]:smile:"

@@ -15,9 +15,9 @@ from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import Metrics
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.facts import CensusTaken, Fact, NoticeKind
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
+from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.watch.coverage import Coverage
 

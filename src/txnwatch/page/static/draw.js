@@ -55,15 +55,15 @@ export function axis(scale, width, right) {
 const grid = (scale, width, height) =>
   scale.ticks.map(([age]) => svg`<line x1=${scale.at(age, width)} x2=${scale.at(age, width)} y1="0" y2=${height} stroke="var(--rule)"/>`);
 
-const FORMS = {
-  hanging: { fill: "url(#hanging)", text: "never ends" },
-  stuck_prepare: { fill: "url(#prepared)", text: "" }, // see textOf
-  late: { fill: "var(--warning)", text: "late" },
-  long_running: { fill: "var(--info)", text: "long running" },
+export const FORMS = { // `key` is the text in the key below the timeline
+  hanging: { fill: "url(#hanging)", text: "never ends", key: "hanging: never ends" },
+  stuck_prepare: { fill: "url(#prepared)", text: "", key: "prepared: markers missing" }, // see textOf
+  late: { fill: "var(--warning)", text: "late", key: "late" },
+  long_running: { fill: "var(--info)", text: "long running", key: "long running" },
   stray_write: { fill: "var(--warning)", text: "stray write" },
-  unowned: { fill: "var(--surface)", text: "no owner at one look" },
+  unowned: { fill: "var(--surface)", text: "no owner at one look", key: "no owner at one look" },
   prepared: { fill: "var(--healthy)", text: "" },
-  open: { fill: "var(--healthy)", text: "" },
+  open: { fill: "var(--healthy)", text: "", key: "open, healthy" },
 };
 export const formOf = (bar) => FORMS[bar.phase] ?? FORMS.open;
 const textOf = (bar) => {

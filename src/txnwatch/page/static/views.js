@@ -1,6 +1,6 @@
 // The views: each makes its content from the last picture, or from the answer about one thing.
 import { html, nothing } from "./lit-html.js";
-import { axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
+import { FORMS, axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
 import { BASE, clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./words.js";
 
 const RUNBOOK = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md";
@@ -9,6 +9,9 @@ const AHEAD = "Look again before you act.";
 /** A command with its button. It is text that the server has made ready for a shell; nothing is added to it here. */
 export const command = (line, page) => line && html`<div class="command"><code>${line.split(/ (?=--|&& )/).map((one, i) => html`${i ? " " : ""}<span>${one}</span>`)}</code>
   <button type="button" aria-label="Copy the command" @click=${(event) => page.copy(event.currentTarget)}>Copy</button></div>`;
+
+/** What to do, in steps; the server says it. */
+const steps = (row, page) => (page.isStale ? [{ text: AHEAD, command: row.look }] : row.steps).map((one) => html`<div class="step"><b>${foreign(one.text)}</b>${command(one.command, page)}</div>`);
 
 /** Whom to call. The address is from the operator's own table, which has only http and https; it is checked again. */
 const whom = (owner) => html`<b>${foreign(owner.name)}</b>${owner.contact ? html` ${foreign(owner.contact)}` : nothing}${/^https?:\/\//.test(owner.url ?? "") ? html` <a href=${owner.url} rel="noreferrer">about the team</a>` : nothing}`;
@@ -71,14 +74,13 @@ export function incidentRow(row, page, isChosen) {
     <div class="standing"><div class="label">standing for</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
     <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
     <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for; the command names them"}</div>`}</div>
-    <div class="do"><b>${page.isStale ? AHEAD : row.next}</b>${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}${row.advice ? html`<div class="small advice">${row.advice}</div>` : nothing}
-      ${command(page.isStale ? row.look : row.command ?? row.look, page)}${commandsElsewhere(page)}</div></li>`;
+    <div class="do"><div class="small safe">${foreign(row.safe)}</div>${steps(row, page)}${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}${commandsElsewhere(page)}</div></li>`;
 }
 
 function incidents(page, isWhole) {
   const { order, incidents: rows } = page.picture;
-  const shown = order.incidents.map((id) => rows[id]).filter((row) => row && (isWhole || row.verdict !== "long_running"));
-  const warnings = order.incidents.map((id) => rows[id]).filter((row) => row?.verdict === "long_running");
+  const shown = order.incidents.map((id) => rows[id]).filter((row) => row && (isWhole || row.severity !== "info"));
+  const warnings = order.incidents.map((id) => rows[id]).filter((row) => row?.severity === "info");
   if (!shown.length && !warnings.length) return isWhole ? html`<section class="card"><div class="body">No incident is open.</div></section>` : nothing;
   const title = asOf(page) ? html`${page.pausedMs ? "Open at the pause" : "Open when last evaluated"}, at ${time(asOf(page), page)}` : "Open incidents";
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents">
@@ -116,7 +118,7 @@ function timeline(page) {
     ${order.more_lanes ? html`<p class="muted">and ${plural(order.more_lanes, "more partition")}: <a href=${`${BASE}/partitions`}>list the partitions</a></p>` : nothing}
     ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">open, most of them for less than 2 s</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
       <div class="figure"><div class="small">not drawn one by one</div><div><a href=${`${BASE}/open`}>list the oldest</a></div></div></div>` : nothing}</div>
-    <div class="key">${form("hanging", "hanging: never ends")}${form("stuck_prepare", "prepared: markers missing")}${form("late", "late")}${form("long_running", "long running")}${form("unowned", "no owner at one look")}${form("open", "open, healthy")}
+    <div class="key">${Object.entries(FORMS).map(([phase, one]) => one.key ? form(phase, one.key) : nothing)}
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><path d="M11 4h8l-4 6z" fill="var(--muted)"/></svg>its own timeout</span>
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><rect x="4" y="1" width="25" height="12" fill="url(#hidden)"/><line x1="3" x2="3" y1="0" y2="14" stroke="var(--text)" stroke-width="2"/></svg>last stable offset, and what it hides</span></div></section>`;
 }
@@ -188,10 +190,10 @@ export function watcherView(page) {
 export function incident(found, page) {
   const tone = found.severity === "info" ? "info" : found.severity;
   const isOpen = found.ended_ms === null;
-  return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)}</p>
+  return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)} ${foreign(found.outcome)}</p>
       <div class="age"><span class="small">${isOpen ? "standing for" : "was open for"}</span> <strong>${duration((found.ended_ms ?? page.now) - found.since_ms)}</strong> <span class="small">since ${time(found.since_ms, page)}</span></div></section>
     <div class="two ${page.isStale ? "stale" : ""}"><div class="stack">
-      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p><b>${page.isStale ? AHEAD : found.next}</b></p>${found.advice ? html`<p class="advice">${found.advice}</p>` : nothing}${command(page.isStale ? found.look : found.command ?? found.look, page)}
+      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p class="safe">${foreign(found.safe)}</p>${steps(found, page)}<p>${foreign(found.ends)}</p>
         <p class="muted">A command of txnwatch reads everything again, asks before it writes, and reads the marker back. Nothing is written from this page.${found.decision && !page.isStale ? ` The ${found.decision}.` : ""}</p></div></section>` : nothing}
       ${found.proof ? proofCard(found.proof, page) : nothing}
       <section class="card"><header><h2>Its life</h2>${found.life_is_whole ? nothing : html`<span class="muted small">only the events since this process was started</span>`}</header><div class="body"><ol class="life">${found.life.map((one) => html`<li><span class="muted">${time(one.at_ms, page, 3)}</span><span><b>${one.status}</b> · ${foreign(one.text)}</span></li>`)}</ol></div></section>

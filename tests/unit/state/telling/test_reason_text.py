@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from txnwatch.state.model.incident import ExpectedOutcome
-from txnwatch.state.model.verdicts import REASON_MEANS, Reason, reason_text
+from txnwatch.state.model.verdicts import Reason
+from txnwatch.state.telling.statements import REASON_MEANS, reason_text
 
 COMPLETED, NOT_STARTED = Reason.ALREADY_COMPLETED, Reason.NOT_STARTED
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from support.incidents import an_event
 from txnwatch.state.abort.fencing import ProducerIdentity
-from txnwatch.state.incidents.event_builder import (
-    HangingData,
+from txnwatch.state.model.incident import EventsFlags
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
+from txnwatch.state.model.values import PartitionOffset, TopicPartition
+from txnwatch.state.telling.commands import (
     Origin,
-    end_hanging,
+    as_read,
     explain_id,
     explain_partition,
     fence,
     read_events,
     rehearse_abort,
-    suggested,
+    with_command,
 )
-from txnwatch.state.model.incident import EventsFlags
-from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
-from txnwatch.state.model.values import PartitionOffset, TopicPartition
 
 ORIGIN = Origin("cluster", "a:1,b:2")
 SECURED = Origin("cluster", "a:1", "/etc/my kafka/client.properties")
@@ -32,6 +33,12 @@ def an_owner(producer_id: int, epoch: int | None) -> DescribedTransaction:
     return DescribedTransaction("app", 1, TransactionState.EMPTY, producer_id, epoch, 60_000)
 
 
+def command_of(origin: Origin, outcome: str, owner: DescribedTransaction | None) -> str:
+    """The command of a hang on orders-3 from offset 7, which producer id 5 has written with epoch 3."""
+    hang = an_event("hang", producer_id=5, producer_epoch=3, txn_start_offset=7, expected_outcome=outcome)
+    return str(with_command(origin, hang, owner).suggested_command)
+
+
 @pytest.mark.parametrize(
     ("outcome", "command"),
     [
@@ -42,34 +49,45 @@ def an_owner(producer_id: int, epoch: int | None) -> DescribedTransaction:
     ],
 )
 def test_a_hang_is_ended_with_its_expected_outcome(outcome: str, command: str) -> None:
-    data = HangingData(PartitionOffset(ORDERS, 7), WRITTEN_BY, outcome)
-    assert end_hanging(ORIGIN, data, None) == f"txnwatch {command} --bootstrap-server a:1,b:2"
+    assert command_of(ORIGIN, outcome, None) == f"txnwatch {command} --bootstrap-server a:1,b:2"
     for fenced in (an_owner(5, 4), an_owner(6, 3)):
-        assert end_hanging(ORIGIN, data, fenced) == end_hanging(ORIGIN, data, None)
+        assert command_of(ORIGIN, outcome, fenced) == command_of(ORIGIN, outcome, None)
 
 
 @pytest.mark.parametrize("epoch", [3, 2, None])
 @pytest.mark.parametrize("outcome", ["abort", "none", "commit", "unknown"])
 def test_the_fence_comes_first_while_the_abort_would_be_refused(outcome: str, epoch: int | None) -> None:
-    data = HangingData(PartitionOffset(ORDERS, 7), WRITTEN_BY, outcome)
-    alone = end_hanging(ORIGIN, data, None)
-    whole = end_hanging(ORIGIN, data, an_owner(5, epoch))
+    alone = command_of(ORIGIN, outcome, None)
+    whole = command_of(ORIGIN, outcome, an_owner(5, epoch))
     of_it = f"--producer-id 5 --producer-epoch 3 {AT} --start-offset 7"
     first = f"txnwatch fence --transactional-id app {of_it} --bootstrap-server a:1,b:2 && "
     assert whole == (alone if outcome == "unknown" else f"{first}{alone}")
 
 
-def test_an_event_that_was_read_from_the_topic_leads_to_no_fence() -> None:
+def test_an_event_that_was_read_leads_to_a_command_that_only_reads() -> None:
     """Whoever may write the topic could name the id of a healthy application."""
     forged = an_event("forged", transactional_id="healthy", suggested_command="txnwatch fence healthy --yes")
-    assert "fence" not in (suggested(ORIGIN, forged) or "")
+    assert as_read(ORIGIN, forged).suggested_command == explain_partition(ORIGIN, ORDERS)
+    whole = an_event("whole", topic=None, partition=None, verdict="late", transactional_id="healthy")
+    assert as_read(ORIGIN, whole).suggested_command == explain_id(ORIGIN, "healthy")
+
+
+@pytest.mark.parametrize(
+    "place", [{"topic": "a b"}, {"partition": -1}, {"partition": None}, {"topic": None, "transactional_id": None}]
+)
+def test_what_names_no_subject_leads_to_no_command(place: dict[str, Any]) -> None:
+    assert as_read(ORIGIN, an_event("forged", **place)).suggested_command is None
+
+
+def test_nothing_is_to_be_done_about_what_is_over_or_held() -> None:
+    assert as_read(ORIGIN, an_event("held", suggested_command=None)).suggested_command is None
+    assert as_read(ORIGIN, an_event("over", status="resolved")).suggested_command is None
 
 
 def test_a_suggested_abort_has_the_events_flags_of_the_run() -> None:
     origin = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
     events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
-    data = HangingData(PartitionOffset(ORDERS, 7), WRITTEN_BY, "commit")
-    for command in (end_hanging(origin, data, None), rehearse_abort(origin, PartitionOffset(ORDERS, 7))):
+    for command in (command_of(origin, "commit", None), rehearse_abort(origin, PartitionOffset(ORDERS, 7))):
         assert events in command
     assert "events" not in explain_partition(origin, ORDERS), "which asks for none of them"
 

@@ -1,0 +1,1 @@
+"""What is said about a finding, and the next command."""

@@ -1,0 +1,61 @@
+"""Whom an open transaction hurts, in words: readers of its partition, consumer groups, and the log cleaner.
+
+Names of groups come from clients, so every text is escaped where it is printed. Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from txnwatch.state.model.incident import AffectedGroup, WaitingGroup
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, TopicPartition
+from txnwatch.state.text import quoted, some
+
+_NAMED = 5  # groups, and partitions of a group, in the text; the JSON has all
+UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+
+
+def held_text(partition: TopicPartition, stable: Offset | None, end: Offset | None, hidden: int) -> str:
+    """What the last stable offset of a partition holds up."""
+    if partition.topic == CONSUMER_OFFSETS_TOPIC:
+        return (
+            f"No application reads {partition}: it has the committed offsets of consumer groups. The offsets that are "
+            f"pending in this transaction stop their groups. The log cleaner stops at offset {stable}."
+        )
+    records = f"{hidden} record{'s' if hidden != 1 else ''}"
+    return (
+        f"read_committed consumers of {partition} stop at offset {stable}: {records} up to {end} are hidden from them, "
+        "and the log cleaner stops there too."
+    )
+
+
+def waiting_lines(groups: Sequence[WaitingGroup]) -> Iterable[str]:
+    """What a transaction with pending offsets means for the groups."""
+    for group in groups[:_NAMED]:
+        yield (
+            f"Consumer group {quoted(group.group_id)} waits: its committed offsets of "
+            f"{some(group.partitions, _NAMED)} are pending in this transaction."
+        )
+    if len(groups) > _NAMED:
+        yield f"{len(groups) - _NAMED} more groups wait (`--format json` names them)."
+    if groups:
+        yield waiting_means("Such a group")
+
+
+def waiting_means(who: str) -> str:
+    """What the application notices."""
+    return (
+        f"{who} reads on until its next start or rebalance. Then each request for its offsets is answered with "
+        f"{UNSTABLE} and sent again: it gets no record, and at most a timeout in its log, until the transaction ends."
+    )
+
+
+def affected_lines(groups: Sequence[AffectedGroup], stable: Offset) -> Iterable[str]:
+    """The groups that read a held partition; one look cannot show that a group has stopped."""
+    at_it = [one for one in groups if one.committed_offset == stable]
+    below = [one for one in groups if one.committed_offset != stable]
+    for found, place in ((at_it, "have reached this offset"), (below, "have not reached it yet")):
+        if found:
+            named = [f"{quoted(one.group_id)} (at {one.committed_offset}, lag {one.hidden_lag})" for one in found]
+            names = some(named, _NAMED)
+            yield f"If they read with read_committed, these groups stop here; they {place}: {names}."

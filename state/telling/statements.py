@@ -1,0 +1,350 @@
+"""What is said about an incident: what it holds, whom it hurts, why, its outcome, whether it may be ended, what to do.
+
+`explain`, `find-hanging`, `status`, the page and the alerts are renderings of these statements, so they cannot
+disagree. A finding of a command is an event too: `find-hanging` and `explain` build it as a watcher does. Pure: no I/O,
+no clock.
+
+Law: each verdict, reason and outcome has one row here, and its sentences are nowhere else. The event's command was
+built by this process (commands.py), so the step fits it: a command that only reads is followed by a second step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from txnwatch.state.abort.fencing import last_door
+from txnwatch.state.model.incident import EndedBy, EndKind, GroupState, IncidentEvent
+from txnwatch.state.model.incident import ExpectedOutcome as O
+from txnwatch.state.model.ownership import ADVICE_MEANS
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
+from txnwatch.state.telling.commands import has_fence, is_look
+from txnwatch.state.telling.hurt import held_text
+from txnwatch.state.text import cut, some
+
+
+class StatementKind(StrEnum):
+    """What a statement answers."""
+
+    HOLDS = "holds"
+    HURT = "hurt"
+    WHY = "why"
+    OUTCOME = "outcome"
+    SAFE = "safe"
+    ENDS = "ends"
+    NEXT = "next"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One sentence or a few; a step may have the command that does it."""
+
+    kind: StatementKind
+    text: str
+    command: str | None = None
+
+
+# The rows: reasons, outcomes, verdicts, ends.
+
+REASON_MEANS: Final[dict[Reason, str]] = {
+    Reason.NO_TRANSACTIONAL_ID: "no transactional id has this producer id any more (it expired, or was lost)",
+    Reason.NOT_STARTED: "the id was initialised, but no transaction was begun: the data is a stray write",
+    Reason.ALREADY_COMPLETED: "the transaction is complete: its marker was lost, or the data came after its marker",
+    Reason.NOT_A_PARTICIPANT: "this partition is not a participant of the id's last transaction",
+    Reason.PRODUCER_ID_SUPERSEDED: "the id has another producer id now",
+}
+# The state of the id now does not show which of two causes it was; the outcome does.
+_MARKER_IS_MISSING = "the transaction is complete, and its marker is missing here"
+_INITIALISED_SINCE = "the id was initialised since, and no transaction is open under it"
+_FORMER_MARKER = f"{_INITIALISED_SINCE}: the marker of the transaction before is missing here"
+_BY_OUTCOME: Final[dict[tuple[Reason, O], str]] = {
+    (Reason.ALREADY_COMPLETED, O.NONE): "the transaction of its id is complete, and never owned this data",
+    (Reason.ALREADY_COMPLETED, O.ABORT): _MARKER_IS_MISSING,
+    (Reason.ALREADY_COMPLETED, O.COMMIT): _MARKER_IS_MISSING,
+    (Reason.NOT_STARTED, O.ABORT): _FORMER_MARKER,
+    (Reason.NOT_STARTED, O.COMMIT): _FORMER_MARKER,
+    (Reason.NOT_STARTED, O.UNKNOWN): f"{_INITIALISED_SINCE}: the data is of a transaction before, or a stray write",
+}
+
+
+def reason_text(reason: Reason, outcome: O) -> str:
+    """The reason as a part of a sentence that agrees with the expected outcome."""
+    return _BY_OUTCOME.get((reason, outcome), REASON_MEANS[reason])
+
+
+class OutcomeWords(NamedTuple):
+    """One row: the expected outcome of a hang.
+
+    Attributes:
+        means: what is known about its end.
+        safe: whether it may be ended, and with which marker.
+        do: the step that ends it; for an unknown outcome the step before.
+        then: what follows a step that only reads.
+    """
+
+    means: str
+    safe: str
+    do: str
+    then: str = "If it still hangs, run the command that this one prints."
+
+
+IF_OLD_CLIENT: Final = (
+    "If its client is an old one and has sent InitProducerId twice, a transaction may have owned the data: if you can, "
+    "ask the owner of the application first."
+)
+OUTCOME_WORDS: Final = {
+    O.ABORT: OutcomeWords(
+        "It was aborted, and its ABORT marker is missing here.",
+        "An ABORT marker is right: no client was told that this data is committed.",
+        "Write the ABORT marker.",
+    ),
+    O.NONE: OutcomeWords(
+        "As far as the logs show, no transaction owned the data.",
+        f"An ABORT marker is right. {IF_OLD_CLIENT}",
+        "Write the ABORT marker.",
+    ),
+    O.COMMIT: OutcomeWords(
+        "Its commit was acknowledged to the client, and its COMMIT marker is missing here.",
+        "A COMMIT marker is right: an ABORT marker would destroy acknowledged data.",
+        "Write the COMMIT marker: this command does it, although its name is abort.",
+    ),
+    O.UNKNOWN: OutcomeWords(
+        "Its outcome (commit or abort) is not known",
+        "Write no marker yet: if its commit was acknowledged, an ABORT marker would destroy acknowledged data.",
+        "Look at it: another read may show the outcome.",
+        "If its outcome stays unknown, ask the owner of the application whether its client was told that it is "
+        "committed. An abort with --dry-run shows the decision, and writes nothing.",
+    ),
+}
+FENCES_FIRST: Final = "The command fences the id first: the application that uses it must start again."
+LOOK_AGAIN: Final = "Look again before you act."
+IF_TRUE: Final = "If this event is true:"
+HELD_SAFE: Final = "Write no marker: it would end the producer's next transaction."
+HELD: Final = "Do nothing now: the producer's next transaction holds it ({state}), and the marker of that one ends it."
+_Of = Callable[[IncidentEvent], str]
+
+
+class VerdictWords(NamedTuple):
+    """One row: a verdict.
+
+    Attributes:
+        brief: what it is, behind the name of what holds the partition.
+        why: what is wrong.
+        safe: whether it may be ended; for a hang the row of its outcome has it.
+        do: the first step.
+        then: the step after it; None if there is none.
+    """
+
+    brief: str
+    why: _Of
+    safe: str
+    do: str
+    then: _Of | None = None
+
+
+def sooner(state: str, door: str, *, is_past_timeout: bool) -> str:
+    """What ends a transaction of a client before its coordinator does; `door` is what helps if this does not."""
+    return (
+        f"To end it{'' if is_past_timeout else ' sooner'}, restart its application or fence its id: both abort it, and "
+        f"consumers do not get its data. If it is still in state {state} half a minute after that (the answer is "
+        f"CONCURRENT_TRANSACTIONS, or there is none): {door}."
+    )
+
+
+def markers_again(door: str) -> str:
+    """What makes a coordinator write missing markers; `door` is what helps if nothing else does."""
+    return f"If its partitions have leaders and it still waits: {door}; then all markers are sent again."
+
+
+def _sooner(event: IncidentEvent) -> str:
+    return sooner(str(event.transaction_state), _door(event), is_past_timeout=RULE_OF[event.verdict].is_past_timeout)
+
+
+def _door(event: IncidentEvent) -> str:
+    """The last thing that helps, by the place of the id's record in the coordinators' log."""
+    number = (event.evidence.coordinator_log or "").partition("@")[0]
+    is_known = number.isascii() and number.isdecimal() and len(number) < 10
+    return last_door(TopicPartition(TRANSACTION_STATE_TOPIC, int(number)) if is_known else None, event.coordinator_id)
+
+
+def _why_hanging(event: IncidentEvent) -> str:
+    if event.reason is None:
+        return "No marker will ever come: no live transaction holds it."
+    return f"No marker will ever come: {reason_text(event.reason, event.expected_outcome)} ({event.reason})."
+
+
+def _why_stuck(event: IncidentEvent) -> str:
+    count = len(event.pending_partitions)
+    if not count:
+        return "Its outcome is decided and its markers are written. The last record of its coordinator is missing."
+    return f"Its outcome is decided. Markers are missing on {count} partition{'' if count == 1 else 's'}."
+
+
+_OWNED: Final = "Write no marker: its coordinator still owns it."
+VERDICT_WORDS: Final = {
+    Verdict.HANGING: VerdictWords("hanging, it never ends by itself", _why_hanging, "", ""),
+    Verdict.STUCK_PREPARE: VerdictWords(
+        "its outcome is decided, and markers are missing",
+        _why_stuck,
+        "Write no marker: its coordinator repeats those that are missing.",
+        "Look which partitions it waits for, and bring their leaders back: then the coordinator writes the markers.",
+        lambda event: markers_again(_door(event)),
+    ),
+    Verdict.LATE: VerdictWords(
+        "late, its coordinator has not aborted it",
+        lambda _: "Its timeout has passed, and its coordinator has not aborted it.",
+        _OWNED,
+        "Look at it and at its coordinator.",
+        _sooner,
+    ),
+    Verdict.LONG_RUNNING: VerdictWords(
+        "long running, its coordinator will abort it",
+        lambda _: "It has used most of its timeout. Its coordinator aborts it at the timeout.",
+        _OWNED,
+        "Look at the application, or do nothing.",
+        _sooner,
+    ),
+    Verdict.STRAY_WRITE: VerdictWords(
+        "a stray write, which is over",
+        lambda _: "Data that no transaction owned was ended with a later transaction. Nothing hangs now.",
+        "There is nothing to end.",
+        "Look at the client: exactly-once was broken there.",
+    ),
+}
+END_MEANS: Final = {
+    EndKind.COMMITTED: "committed",
+    EndKind.ABORTED: "aborted",
+    EndKind.ABSORBED: "ended with the producer's next transaction",
+    EndKind.MOVED_ON: "ended by itself",
+    EndKind.PARTITION_GONE: "the partition is deleted",
+    EndKind.TRUNCATED: "the data is removed from the log",
+    EndKind.REFUTED: "a further read refuted it",
+    EndKind.NO_LONGER_OPEN: "no longer open",
+    EndKind.GIVEN_UP: "the abort by hand saw no end of it",
+}
+
+
+# The statements of one incident, in the order in which somebody reads them.
+
+_GROUPS_NAMED: Final = 3
+Shown = Callable[[str], str]
+
+
+def tell(event: IncidentEvent, shown: Shown = cut) -> tuple[Told, ...]:
+    """The statements about an incident. Its command was built by this process; `shown` makes names of others safe."""
+    return tuple(_tell(event, shown))
+
+
+def _tell(event: IncidentEvent, shown: Shown) -> Iterator[Told]:
+    yield Told(StatementKind.HOLDS, _holds(event, shown))
+    yield Told(StatementKind.WHY, VERDICT_WORDS[event.verdict].why(event))
+    hurt = " ".join(_hurt(event, shown))
+    if hurt:
+        yield Told(StatementKind.HURT, hurt)
+    if event.verdict is Verdict.HANGING:
+        yield Told(StatementKind.OUTCOME, _outcome(event, shown))
+    if event.is_open:
+        yield Told(StatementKind.SAFE, _safe(event))
+    if event.advice is not None:
+        yield Told(StatementKind.SAFE, ADVICE_MEANS[event.advice])
+    yield Told(StatementKind.ENDS, _ends(event))
+    if event.is_open:
+        yield from _steps(event)
+
+
+def _holds(event: IncidentEvent, shown: Shown) -> str:
+    producer = f"Producer id {event.producer_id}, epoch {event.producer_epoch}"
+    name = event.transactional_id
+    owner = f"Its transactional id is {shown(name)}" if name is not None else "No transactional id of it is known"
+    broker = f" at broker {event.coordinator_id}" if event.coordinator_id is not None else ""
+    state = f", in state {event.transaction_state} now{broker}" if event.transaction_state is not None else ""
+    if event.topic is None:
+        return f"{producer}, has a transaction open. {owner}{state}."
+    where = f"{shown(event.topic)}-{event.partition}"
+    return f"{producer}, has a transaction open on {where} from offset {event.txn_start_offset}. {owner}{state}."
+
+
+def _hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
+    if event.topic is not None and event.partition is not None and event.hidden_records:
+        place = TopicPartition(shown(event.topic), event.partition)
+        yield held_text(place, event.last_stable_offset, event.high_watermark, event.hidden_records)
+    stopped = [shown(group.group_id) for group in event.consumer_groups if group.state is GroupState.STOPPED]
+    waiting = [shown(group.group_id) for group in event.waiting_groups]
+    if stopped:
+        yield f"Groups that stand still: {some(stopped, _GROUPS_NAMED)}."
+    if waiting:
+        yield f"Groups that wait for their committed offsets: {some(waiting, _GROUPS_NAMED)}."
+
+
+def _outcome(event: IncidentEvent, shown: Shown) -> str:
+    means = OUTCOME_WORDS[event.expected_outcome].means
+    if event.expected_outcome is not O.UNKNOWN:
+        return means
+    return f"{means}: {shown(event.outcome_detail)}." if event.outcome_detail is not None else f"{means}."
+
+
+def _safe(event: IncidentEvent) -> str:
+    """Whether it may be ended. What others may have written is said with that condition."""
+    if event.verdict is not Verdict.HANGING:
+        return VERDICT_WORDS[event.verdict].safe
+    safe = OUTCOME_WORDS[event.expected_outcome].safe
+    if _is_held(event):
+        return HELD_SAFE
+    return f"{IF_TRUE} {safe[0].lower()}{safe[1:]}" if _is_a_claim(event) else safe
+
+
+def _is_held(event: IncidentEvent) -> bool:
+    """Whether the producer's next transaction holds the data of a hang."""
+    state = event.transaction_state
+    is_live = state is not None and (state.is_live or state is TransactionState.PREPARE_EPOCH_FENCE)
+    return event.suggested_command is None and is_live
+
+
+def _is_a_claim(event: IncidentEvent) -> bool:
+    """Whether the outcome of a hang was read from where others may write: this process would else end it at once."""
+    command = event.suggested_command
+    return event.expected_outcome is not O.UNKNOWN and (command is None or is_look(command))
+
+
+def _ends(event: IncidentEvent) -> str:
+    if event.resolution is not None:
+        return f"It is over: {how_it_ended(event)}."
+    return f"Ends by itself: {RULE_OF[event.verdict].ends_by_itself}."
+
+
+def how_it_ended(event: IncidentEvent) -> str:
+    """How an incident ended, and by whom; empty if it is open."""
+    if event.resolution is None:
+        return ""
+    by = "" if event.resolution.by is EndedBy.UNKNOWN else f" by {event.resolution.by.replace('_', ' ')}"
+    return f"{END_MEANS[event.resolution.how]}{by}"
+
+
+def _steps(event: IncidentEvent) -> Iterator[Told]:
+    words, command = VERDICT_WORDS[event.verdict], event.suggested_command
+    if event.verdict is Verdict.HANGING:
+        yield from _steps_of_a_hang(event, command)
+        return
+    yield _step(words.do, command)
+    # The second step would end a transaction: not if this loses data, and only the one of an id.
+    if words.then is not None and event.advice is None and event.topic is None:
+        yield _step(words.then(event))
+
+
+def _steps_of_a_hang(event: IncidentEvent, command: str | None) -> Iterator[Told]:
+    outcome = OUTCOME_WORDS[event.expected_outcome]
+    if _is_held(event):
+        yield _step(HELD.format(state=event.transaction_state))
+    elif command is None or is_look(command):
+        yield _step(LOOK_AGAIN if _is_a_claim(event) else outcome.do, command)
+        yield _step(outcome.then)
+    else:
+        yield _step(f"{outcome.do} {FENCES_FIRST}" if has_fence(command) else outcome.do, command)
+
+
+def _step(text: str, command: str | None = None) -> Told:
+    return Told(StatementKind.NEXT, text, command)

@@ -1,0 +1,157 @@
+"""The event, the page, the alert and the commands say the same about one finding, and have the same next step."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+
+from support.hung_spans import NOW_MS, OWNERS, a_hang, a_live_one
+from support.page_world import PageWorld
+from txnwatch.cli import status
+from txnwatch.cli.explanation import Explanation, of_id, of_partition
+from txnwatch.cli.find_hanging import found_row
+from txnwatch.cli.hurt_groups import Hurt
+from txnwatch.cli.main import main
+from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.push.alertmanager import alert_of
+from txnwatch.push.push_file import AlertmanagerTarget
+from txnwatch.sinks.delivery.redis_views import Shown
+from txnwatch.state.evidence.screening import Search
+from txnwatch.state.incidents.event_builder import span_event, transaction_event
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.values import log_numbered
+from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.telling.commands import Origin, as_read, has_fence, is_look
+from txnwatch.state.telling.renderings import sentences, steps_of
+from txnwatch.state.telling.statements import OUTCOME_WORDS, VERDICT_WORDS, StatementKind, tell
+from txnwatch.streaming.admin.transactions import DescribedWithLog
+
+ORIGIN = Origin("cluster", "a:1")
+TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"])
+LIVE = (Verdict.STUCK_PREPARE, Verdict.LATE, Verdict.LONG_RUNNING)
+HANGS = [*product(Reason, ExpectedOutcome, OWNERS)]
+
+
+def hang(reason: Reason, outcome: ExpectedOutcome, owner: str) -> IncidentEvent:
+    """The event of a watcher, which has the outcome that the logs show."""
+    candidate, proof = a_hang(reason, outcome, OWNERS[owner])
+    event = span_event(ORIGIN, candidate, proof, None, NOW_MS)
+    assert event.expected_outcome is outcome
+    return event
+
+
+def live(verdict: Verdict) -> IncidentEvent:
+    return transaction_event(ORIGIN, *a_live_one(verdict), NOW_MS)
+
+
+def on_page(event: IncidentEvent, *, is_of_ledger: bool = True) -> dict[str, Any]:
+    world = PageWorld()
+    world.store.origin, world.store.is_of_ledger = ORIGIN, is_of_ledger
+    world.tell(event)
+    world.batch()
+    known = Knowledge(store=world.store, seen=world.store.seen, now_ms=NOW_MS)
+    (row,) = picture_of(known)["incidents"].values()
+    return row
+
+
+def the_same_is_said(event: IncidentEvent) -> None:
+    told = tell(event)
+    steps, said = steps_of(told), sentences(told, *StatementKind)
+    assert steps[0].command == event.suggested_command, "the step of the statements is that of the event"
+    row = on_page(event)
+    assert (row["steps"], row["safe"], row["why"]) == ([one._asdict() for one in steps], said["safe"], said["why"])
+    alert = alert_of(event, TARGET, NOW_MS).annotations
+    assert alert["command"] == event.suggested_command
+    row = found_row(event, Hurt({}, ()))
+    assert (row.told, row.next) == (told, event.suggested_command), "find-hanging"
+    assert all(text in alert["description"] for text in (said["why"], said["safe"], *(one.text for one in steps)))
+
+
+def explain_says_it_too(explained: Explanation, event: IncidentEvent) -> None:
+    """The same; of the steps, it is the first one itself if that is a look."""
+    told, kinds = tell(event), (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, StatementKind.ENDS)
+    assert sentences(explained.told, *kinds) == sentences(told, *kinds)
+    assert sentences(told, StatementKind.SAFE)["safe"] in explained.text
+    steps = [one.text for one in told if one.kind is StatementKind.NEXT]
+    left = steps[1:] if is_look(event.suggested_command or "") else steps
+    assert [one.text for one in explained.told if one.kind is StatementKind.NEXT] == left
+
+
+@pytest.mark.parametrize(("reason", "outcome", "owner"), HANGS)
+def test_a_hang_is_told_alike(reason: Reason, outcome: ExpectedOutcome, owner: str) -> None:
+    event = hang(reason, outcome, owner)
+    the_same_is_said(event)
+    command = event.suggested_command or ""
+    needs_fence = owner == "the id has the epoch" and outcome is not ExpectedOutcome.UNKNOWN
+    assert (has_fence(command), is_look(command)) == (needs_fence, outcome is ExpectedOutcome.UNKNOWN)
+    assert sentences(tell(event), StatementKind.SAFE)["safe"] == OUTCOME_WORDS[outcome].safe
+    candidate, proof = a_hang(reason, outcome, OWNERS[owner])
+    assert proof.reading is not None
+    found = Search(readings={candidate.partition: proof.reading}, hanging=[(candidate, proof)])
+    explained = of_partition(ORIGIN, candidate.partition, found, NOW_MS)
+    explain_says_it_too(explained, event)
+    assert sentences(tell(event), StatementKind.HURT)["hurt"] in explained.text
+    if not is_look(command):
+        assert explained.next == command
+    else:
+        assert (explained.next or "").endswith(" --dry-run"), "the look is done: this is the step after it"
+
+
+@pytest.mark.parametrize("verdict", LIVE)
+def test_a_live_transaction_is_told_alike(verdict: Verdict) -> None:
+    event = live(verdict)
+    the_same_is_said(event)
+    assert is_look(event.suggested_command or "")
+    assert sentences(tell(event), StatementKind.SAFE)["safe"] == VERDICT_WORDS[verdict].safe
+    candidate, proof = a_live_one(verdict)
+    assert proof.description is not None
+    known = DescribedWithLog(proof.description, [], None, log_numbered(3))
+    explained = of_id(ORIGIN, known, [], NOW_MS, Search(overdue=[(candidate, proof)]))
+    explain_says_it_too(explained, event)
+    if verdict is Verdict.STUCK_PREPARE:
+        assert explained.next is None, "nothing to paste: its partitions need leaders"
+    else:
+        assert (explained.next or "").startswith("txnwatch fence --transactional-id checkout-1 ")
+
+
+@pytest.mark.parametrize(("reason", "outcome", "owner"), HANGS)
+def test_what_can_be_forged_leads_to_a_look_and_then_to_what_it_prints(
+    reason: Reason, outcome: ExpectedOutcome, owner: str
+) -> None:
+    """A record that names a healthy transaction would else fence its application."""
+    event = hang(reason, outcome, owner)
+    read = as_read(ORIGIN, event)
+    first, second = steps_of(tell(read))
+    assert is_look(first.command or "")
+    assert second.command is None
+    assert on_page(event, is_of_ledger=False)["steps"] == [first._asdict(), second._asdict()]
+    said = StatementKind.WHY, StatementKind.OUTCOME
+    assert sentences(tell(read), *said) == sentences(tell(event), *said)
+    safe = OUTCOME_WORDS[outcome].safe
+    is_known = outcome is not ExpectedOutcome.UNKNOWN
+    expected = f"If this event is true: {safe[0].lower()}{safe[1:]}" if is_known else safe
+    assert sentences(tell(read), StatementKind.SAFE)["safe"] == expected
+
+
+@pytest.mark.parametrize("address", [["--bootstrap-server", "a:1"], []], ids=["address", "no address"])
+def test_status_says_what_the_page_of_a_topic_says(
+    address: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event = hang(Reason.ALREADY_COMPLETED, ExpectedOutcome.COMMIT, "the id has the epoch")
+    monkeypatch.setattr(status, "read_shown", lambda *_: Shown(["cluster"], [event], [], {}))
+    flags = ["status", "--redis-url", "redis://a:1/0", *address]
+    main([*flags, "--format", "json"])
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    on_topic = on_page(event, is_of_ledger=False)
+    assert (row["why"], row["safe"]) == (on_topic["why"], on_topic["safe"])
+    assert [one["text"] for one in row["steps"]] == [one["text"] for one in on_topic["steps"]]
+    commands = [on_topic["look"], None] if address else [None, None]
+    assert [one["command"] for one in row["steps"]] == commands
+    assert row["suggested_command"] == (commands[0] or "")
+    main(flags)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:5] == ["orders-3:", row["why"], row["outcome"]]
+    assert [line for line in lines if line.startswith("next: ")] == [f"next: {one}" for one in commands if one]
