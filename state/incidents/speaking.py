@@ -1,0 +1,65 @@
+"""Which of several instances speaks: the one that publishes events, to the topic, to Redis and by push. Pure.
+
+The members of one consumer group share a lease (sinks/abort/group_lease.py), and the one that has it speaks. All others
+watch, keep what they find, serve the page and the metrics, and publish nothing.
+
+Law:
+  * What the group's coordinator answers decides. Heartbeats only decide while it does not answer.
+  * While it does not answer, the last speaker goes on, and the others are silent as long as they hear a speaker. If an
+    instance hears none for a minute, it speaks. So a fault of the coordinator silences nobody for longer than that, and
+    two instances can speak only while it lasts.
+  * An instance that was stopped for longer than the session of the group has lost the lease, whatever it knows itself.
+    It speaks again once the coordinator has answered.
+  * All times are of a clock of this process that is never set (a monotonic one): no two clocks are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from txnwatch.state.model.values import DurationMs, TimestampMs
+
+SESSION_MS: Final = DurationMs(10_000)
+UNHEARD_MS: Final = DurationMs(60_000)
+
+
+class LeaseView(StrEnum):
+    """What this instance knows of the lease, by the last answer of the group's coordinator."""
+
+    HELD = "this instance has it"
+    ANOTHERS = "another member of the group has it, or gets it now"
+    UNKNOWN = "the coordinator does not answer"
+
+
+@dataclass(slots=True)
+class Speaking:
+    """Whether this instance speaks.
+
+    Attributes:
+        speaks: the last answer.
+    """
+
+    speaks: bool = False
+    _looked_ms: TimestampMs | None = None
+    _heard_ms: TimestampMs | None = None
+
+    def hear(self, now_ms: TimestampMs) -> None:
+        """Takes that another instance, which watches the same topics, has just said that it speaks."""
+        self._heard_ms = now_ms
+
+    def look(self, lease: LeaseView, now_ms: TimestampMs) -> bool:
+        """Whether this instance speaks now; to be asked before each publication, and at least once in a session.
+
+        After a pause that is longer than a session, `lease` must be an answer to a request of this moment.
+        """
+        was_stopped = self._looked_ms is None or now_ms - self._looked_ms > SESSION_MS
+        self._looked_ms = now_ms
+        if lease is not LeaseView.UNKNOWN:
+            self.speaks, self._heard_ms = lease is LeaseView.HELD, now_ms
+        elif was_stopped:
+            self.speaks, self._heard_ms = False, now_ms
+        elif not self.speaks:
+            self.speaks = self._heard_ms is None or now_ms - self._heard_ms >= UNHEARD_MS
+        return self.speaks
