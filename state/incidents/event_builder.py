@@ -74,7 +74,7 @@ class Origin:
     """What all events of one run share.
 
     `command_config` is the run's client properties file; `coordinator_view` is how its evidence was found; `owners` is
-    the table of owners.
+    the table of owners; `instance` is the name of the watch, None for a command.
     """
 
     cluster_id: str
@@ -83,6 +83,7 @@ class Origin:
     events: EventsFlags = field(default_factory=EventsFlags)
     coordinator_view: CoordinatorAccess = CoordinatorAccess.LOG
     owners: OwnerLookup = NO_OWNERS
+    instance: str | None = None
 
 
 class ListedAt(NamedTuple):

@@ -1,7 +1,7 @@
 """Which of several instances speaks: the one that publishes events, to the topic, to Redis and by push. Pure.
 
-The members of one consumer group share a lease (sinks/abort/group_lease.py), and the one that has it speaks. All others
-watch, keep what they find, serve the page and the metrics, and publish nothing.
+The members of one consumer group share a lease (sinks/incidents/group_lease.py), and the one that has it speaks. All
+others watch, keep what they find, serve the page and the metrics, and publish nothing.
 
 Law:
   * What the group's coordinator answers decides. Heartbeats only decide while it does not answer.
@@ -11,26 +11,20 @@ Law:
   * An instance that was stopped for longer than the session of the group has lost the lease, whatever it knows itself.
     It speaks again once the coordinator has answered.
   * All times are of a clock of this process that is never set (a monotonic one): no two clocks are compared.
+
+Apart: the simulation of several instances runs it; group_lease.py has the client of the group.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from txnwatch.state.model.ports import LeaseView
 from txnwatch.state.model.values import DurationMs, TimestampMs
 
 SESSION_MS: Final = DurationMs(10_000)
 UNHEARD_MS: Final = DurationMs(60_000)
-
-
-class LeaseView(StrEnum):
-    """What this instance knows of the lease, by the last answer of the group's coordinator."""
-
-    HELD = "this instance has it"
-    ANOTHERS = "another member of the group has it, or gets it now"
-    UNKNOWN = "the coordinator does not answer"
 
 
 @dataclass(slots=True)

@@ -43,8 +43,9 @@ from txnwatch.cli.main import main
 from txnwatch.cli.one_shot import connected, options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.abort.run_abort import GroupLease
+from txnwatch.sinks.incidents.group_lease import GroupLease
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import LeaseView
 from txnwatch.state.model.values import TimestampMs, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -94,7 +95,7 @@ COMMANDS_WITHOUT: dict[Right, tuple[str, str, bool]] = {
     GROUP_CONFIGS: ("DescribeConfigs on all share groups", "DescribeConfigs --group", True),
     CREATE_EVENTS: (f"Create topic {EVENTS_TOPIC}", f"--topic {EVENTS_TOPIC}", True),
     WRITE_MARKERS: ("Alter on the cluster", "Alter --cluster", True),
-    HOLD_LEASE: ("Read on group txnwatch-abort-", "Read --group txnwatch-abort-", True),
+    HOLD_LEASE: ("Read on group txnwatch-speaker-", "Read --group txnwatch-speaker-", True),
 }
 INCOMPLETE_GROUPS = "the list of affected groups is incomplete"
 OF_SHARE_GROUPS = f"{INCOMPLETE_GROUPS}: isolation level of share groups"
@@ -188,15 +189,19 @@ def test_a_warning_of_run_names_the_right_on_share_groups(guarded: Guarded) -> N
     assert "DESCRIBE_CONFIGS on the group is missing" in warning
 
 
+def holds(lease: GroupLease) -> bool:
+    return lease.view() is LeaseView.HELD
+
+
 def test_a_lease_names_the_right_that_is_missing_and_is_held_once_it_is_granted(guarded: Guarded) -> None:
     guarded.ensure_events_topic()
     guarded.grants.set(without(HOLD_LEASE))
     config = librdkafka_config(options_of(guarded.kafka.listener("SASL"), guarded.config))
-    with closing(GroupLease(config, EVENTS_TOPIC, "a-cluster")) as lease:
-        problem = eventually(lambda: None if lease.is_held() else lease.problem, IN_FORCE_S, "a problem")
-        assert problem == "the right READ on the group txnwatch-abort-a-cluster is missing"
+    with closing(GroupLease(config, EVENTS_TOPIC, "txnwatch-speaker-a-cluster")) as lease:
+        problem = eventually(lambda: None if holds(lease) else lease.problem, IN_FORCE_S, "a problem")
+        assert problem == "the right READ on the group txnwatch-speaker-a-cluster is missing"
         guarded.grants.set(EVERYTHING)
-        eventually(lease.is_held, REJOINS_S, "the lease")
+        eventually(lambda: holds(lease), REJOINS_S, "the lease")
         assert lease.problem is None
 
 

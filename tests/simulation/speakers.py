@@ -18,7 +18,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from txnwatch.state.incidents.speaking import SESSION_MS, UNHEARD_MS, LeaseView, Speaking
+from txnwatch.state.incidents.speaking import SESSION_MS, UNHEARD_MS, Speaking
+from txnwatch.state.model.ports import LeaseView
 
 _STEP_MS, _MINUTES = 500, 20
 _BEAT_MS = 5_000

@@ -60,7 +60,7 @@ def test_forged_events_harm_no_transaction_and_suppress_no_incident(
 ) -> None:
     seen: Counter[str] = Counter()
     for seed in range(WHOLE_RUNS):
-        outcome = run_with_abort(seed, setting, forging=True, hides=bool(seed % 2), beats=seed % 3 == 2)
+        outcome = run_with_abort(seed, setting, forging=True, hides=bool(seed % 2))
         assert not outcome.problems, f"seed {seed}: {outcome.problems}"
         seen += outcome.seen
     assert seen["forged"] > WHOLE_RUNS, seen

@@ -12,7 +12,8 @@ import pytest
 from simulation.speakers import SpeakersWorld, run_speakers
 from support.seeds import in_proportion
 from txnwatch.state.incidents import speaking
-from txnwatch.state.incidents.speaking import LeaseView, Speaking
+from txnwatch.state.incidents.speaking import Speaking
+from txnwatch.state.model.ports import LeaseView
 
 RUNS = in_proportion(60)
 _MOST_SEEDS = 200

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -61,12 +61,18 @@ class LedgerWorld:
         return ledger
 
     def another(
-        self, log: SharedLog, *, groups: FakeGroups | None = None, evidence: KeptEvidence | None = None
+        self,
+        log: SharedLog,
+        *,
+        groups: FakeGroups | None = None,
+        evidence: KeptEvidence | None = None,
+        may_speak: Callable[[], bool] = lambda: True,
+        name: str | None = None,
     ) -> RunningLedger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
         ledger = RunningLedger(
             *(
-                self.origin,
+                replace(self.origin, instance=name),
                 self.admin,
                 groups or self.groups,
                 TopicOutbox(log.sink(), self.reports),
@@ -76,6 +82,7 @@ class LedgerWorld:
             new_records=log.reader(),
             report=self.reports.append,
             evidence=evidence,
+            may_speak=may_speak,
         )
         ledger.remember(log.compacted.values())
         return ledger
