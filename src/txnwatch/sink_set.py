@@ -108,12 +108,7 @@ class SinkSet:
             BrokerError: the events topic cannot be created, or cannot be read.
         """
         config = librdkafka_config(self.options)
-        grantee = grantee_of(self.settings, self.options)
-        check_events_rights(self.cluster, self.events.name, grantee)
-        warning = ensure_topic(config, self.settings.events_topic)
-        check_events_rights(self.cluster, self.events.name, grantee, is_created=True)
-        if warning is not None:
-            self.log.warning(warning)
+        self._ensure_topic(config)
         events, report = self.events, self.log.warning
         topic = KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys, report=report)
         self._closing.callback(topic.close)
@@ -147,6 +142,15 @@ class SinkSet:
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, lease)
         return ledger
+
+    def _ensure_topic(self, config: LibrdkafkaConfig) -> None:
+        """Creates the events topic if it does not exist, and checks the rights on it before and after."""
+        grantee = grantee_of(self.settings, self.options)
+        check_events_rights(self.cluster, self.events.name, grantee)
+        warning = ensure_topic(config, self.settings.events_topic)
+        check_events_rights(self.cluster, self.events.name, grantee, is_created=True)
+        if warning is not None:
+            self.log.warning(warning)
 
     def _lease(self, config: LibrdkafkaConfig) -> tuple[GroupLease, SpeakerGate]:
         """The lease of the instances that watch the same topics; it is released before anything else is closed."""
