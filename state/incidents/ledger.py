@@ -287,12 +287,10 @@ class Ledger:
     def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
         """Takes one record of the topic."""
         taken = self.store.take(record, now_ms)
-        if taken is None or (taken.is_own and self.speaks):
-            return
+        if taken is None or (self.speaks and (taken.is_own or self.store.stands_behind(record))):
+            return  # our own event follows it
         known = self.store.known.get(record.incident_id)
         if self.speaks and self.book.defends(known):
-            if self.store.stands_behind(record):
-                return  # our own next event is on its way, and follows it
             self.book.follow(record)
             yield Withdraw(record)
         elif taken.is_next or (taken.is_own and known is not None):

@@ -89,7 +89,7 @@ def intercepted(plan: Plan[T], make: Callable[[Change], None]) -> Plan[T]:
         answered = problem = None
         match wanted:
             case Change():
-                answered = make(wanted)
+                make(wanted)
                 continue
             case Within(budget_ms, inner):
                 wanted = Within(budget_ms, intercepted(inner, make))

@@ -302,15 +302,20 @@ def run_with(actors_of: Callable[[World, Truth], Actors], seed: int, setting: Se
 @contextmanager
 def believing() -> Iterator[None]:
     """A planted bug: the outcome that an abort rests on is the one from the events topic."""
-    proven = Book.proven
+    proven, follow = Book.proven, Book.follow
+
+    def as_told(self: Book, record: IncidentEvent) -> None:
+        follow(self, record)
+        known = self.store.known[record.incident_id]
+        self.store.enter(replace(known, expected_outcome=record.expected_outcome))
 
     def as_published(self: Book) -> list[tuple[IncidentEvent, ProvenHang]]:
         return [(event, replace(found, outcome=event.expected_outcome)) for event, found in proven(self)]
 
     with (
         mock.patch.object(Book, "proven", as_published),
-        mock.patch.object(Book, "adopt", lambda self, event, now_ms: self.store.adopt(event, now_ms)),
-        mock.patch.object(Book, "defends", return_value=False),
+        mock.patch.object(Book, "follow", as_told),
+        mock.patch.object(Book, "as_found", lambda _, event: event),
         as_it_was_found(),
     ):
         yield
