@@ -20,7 +20,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assigned
 
-from txnwatch.state.incidents.speaking import SESSION_MS, Speaking
+from txnwatch.state.incidents.speaking import SESSION_MS, Speaking, Voice
 from txnwatch.state.model.ports import Lease, LeaseView
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.text import Said
@@ -110,23 +110,24 @@ class SpeakerGate:
     """Whether this instance speaks, for the ledger; it knows the time by a clock that is never set."""
 
     def __init__(
-        self, lease: Lease, report: Callable[[str], None], clock_s: Callable[[], float] = time.monotonic
+        self, lease: Lease, topics: str, report: Callable[[str], None], clock_s: Callable[[], float] = time.monotonic
     ) -> None:
+        """`topics` is the digest of the topics that this instance watches."""
         self._lease, self._report, self._clock_s = lease, report, clock_s
-        self._speaking, self._said = Speaking(), Said[str]()
+        self._speaking, self._said = Speaking(topics), Said[str]()
 
-    def may_speak(self) -> bool:
-        """Whether this instance speaks now; to be asked before each publication."""
-        speaks, problem = self._speaking.look(self._lease.view(), self._now_ms()), self._lease.problem
+    def voice(self) -> Voice:
+        """What this instance publishes now; to be asked before each publication."""
+        voice, problem = self._speaking.voice(self._lease.view(), self._now_ms()), self._lease.problem
         if problem is None:
             self._said.is_over(_NO_LEASE)
         elif self._said.is_new(_NO_LEASE, problem):
             self._report(f"{problem}: this instance publishes events only while it hears no other one for a minute")
-        return speaks
+        return voice
 
-    def hear(self) -> None:
+    def hear(self, topics: str) -> None:
         """See Speaking."""
-        self._speaking.hear(self._now_ms())
+        self._speaking.hear(topics, self._now_ms())
 
     def _now_ms(self) -> TimestampMs:
         return TimestampMs(int(self._clock_s() * 1000))

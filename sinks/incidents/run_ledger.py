@@ -16,6 +16,7 @@ from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
 from txnwatch.sinks.incidents.evidence_file import EvidenceStore
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.ledger import RETENTION_MS, Ledger, Retention
+from txnwatch.state.incidents.speaking import WHOLE, Voice
 from txnwatch.state.incidents.wanted import (
     AskToSpeak,
     Bury,
@@ -60,7 +61,7 @@ class RunningLedger:
         bury: removes incidents from the topic; raises SinkError if some may not be removed.
         evidence: durable storage for evidence; None for none.
         former_owners: searches the coordinators' log for owners that no coordinator has; None for none.
-        may_speak: whether this instance speaks now; asked before each publication.
+        voice: what this instance publishes now; asked before each publication.
         watches: whether this instance watches a topic; others end the incidents of other topics.
         ledger: what decides.
     """
@@ -78,7 +79,7 @@ class RunningLedger:
     bury: Callable[[Sequence[str]], None] = lambda _: None
     evidence: EvidenceStore | None = None
     former_owners: FormerOwners | None = None
-    may_speak: Callable[[], bool] = lambda: True
+    voice: Callable[[], Voice] = lambda: WHOLE
     watches: Callable[[str], bool] = lambda _: True
     ledger: Ledger = field(init=False)
     _delivery: Delivery = field(init=False)
@@ -101,7 +102,7 @@ class RunningLedger:
         delivery, owners, evidence = self._delivery, self.former_owners, self.evidence
         ways: dict[type[Wanted[Any]], Way] = {
             Publish: lambda wanted: delivery.publish(wanted.events, self.now_ms()),
-            AskToSpeak: lambda _: self.may_speak(),
+            AskToSpeak: lambda _: self.voice(),
             TakeOver: lambda _: self.fill_mirrors(),
             FallSilent: lambda _: delivery.topic.clear(),
             Withdraw: lambda wanted: delivery.topic.withdraw(wanted.record),

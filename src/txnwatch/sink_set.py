@@ -134,7 +134,7 @@ class SinkSet:
             bury=topic.bury,
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
-            may_speak=gate.may_speak,
+            voice=gate.voice,
             watches=self.options.wants,
         )
         self.push.may_send = lambda: ledger.speaks
@@ -156,14 +156,15 @@ class SinkSet:
         """The lease of the instances that watch the same topics; it is released before anything else is closed."""
         lease = GroupLease(config, self.events.name, lease_group(self.cluster_id, self.options.topics_digest))
         self._closing.callback(lease.close)
-        gate = SpeakerGate(lease, self.log.warning)
-        self.listening.on_heartbeat = lambda beat: gate.hear() if self._is_of_another_speaker(beat) else None
-        return lease, gate
+        gate = SpeakerGate(lease, self.options.topics_digest, self.log.warning)
 
-    def _is_of_another_speaker(self, beat: Heartbeat) -> bool:
-        """Whether a heartbeat is of an instance that shares the lease with this one, and says that it speaks."""
-        is_one_of_us = beat.cluster_id == self.cluster_id and beat.topics_digest == self.options.topics_digest
-        return is_one_of_us and beat.instance != self.instance and beat.speaks is True
+        def hear(beat: Heartbeat) -> None:
+            is_another = beat.cluster_id == self.cluster_id and beat.instance != self.instance
+            if is_another and beat.speaks and beat.topics_digest is not None:
+                gate.hear(beat.topics_digest)
+
+        self.listening.on_heartbeat = hear
+        return lease, gate
 
     def _sender(self, targets: Sequence[HeartbeatTarget]) -> HeartbeatSender:
         return HeartbeatSender(

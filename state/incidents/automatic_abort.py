@@ -96,7 +96,7 @@ class AutoAbort:
 
         Call it before each batch of the ledger, so that the result is published before the end.
         """
-        if not (yield from ask(AskToSpeak())):
+        if not (yield from ask(AskToSpeak())).speaks:
             return
         now_ms = yield from ask(Now())
         decided = [(one, _action_of(one)) for one in _of_a_watch(self.ledger.book)]

@@ -74,6 +74,7 @@ class Book:
         looks: when the last barriers were listed.
         acted: the last decision of this process about each incident, as it was published.
         watches: whether the partitions of a topic are watched by this instance, or by those that share its lease.
+        tells_transactions: whether this instance tells incidents about whole transactions, if it speaks.
     """
 
     origin: Origin
@@ -83,6 +84,7 @@ class Book:
     looks: LookTimes = field(default_factory=LookTimes)
     acted: dict[str, Action] = field(default_factory=dict)
     watches: Callable[[str], bool] = lambda _: True
+    tells_transactions: bool = True
     _ended_here: set[str] = field(default_factory=set)
     _told: dict[str, ToldOutcome] = field(default_factory=dict)
 
@@ -156,7 +158,7 @@ class Book:
 
     def defends(self, known: IncidentEvent | None) -> bool:
         """Whether this process answers the records of other writers about an incident, if it speaks."""
-        if known is None or known.is_by_hand:
+        if known is None or known.is_by_hand or not (known.topic is not None or self.tells_transactions):
             return False
         return self.step(known, Happening.FOREIGN_RECORD) is NextStep.TELL_AGAIN
 

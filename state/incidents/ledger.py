@@ -237,13 +237,16 @@ class Ledger:
         made: list[IncidentEvent] = []
         yield from intercepted(plan, lambda change: self._make(change, made))
         made = [event for event in made if not self.store.is_behind(event)]  # another writer was quicker
-        if not (yield from ask(AskToSpeak())):
-            for event in made:
+        voice = yield from ask(AskToSpeak())
+        told = [event for event in made if voice.of_transactions or (voice.speaks and event.topic is not None)]
+        for event in made:
+            if event not in told:
                 self.book.untold.keep(event)
+        if not voice.speaks:
             return False
         if self.follows:
-            self.store.sent(made)
-        return (yield from ask(Publish(made)))
+            self.store.sent(told)
+        return (yield from ask(Publish(told)))
 
     def _make(self, change: Change, made: list[IncidentEvent]) -> None:
         """The only place that makes a change of this process."""
@@ -268,8 +271,9 @@ class Ledger:
 
         What another instance has written before this one begins to speak is taken over, and not answered.
         """
-        speaks = yield from ask(AskToSpeak())
-        if self.speaks and not speaks:
+        voice = yield from ask(AskToSpeak())
+        self.book.tells_transactions = voice.of_transactions
+        if self.speaks and not voice.speaks:
             yield from self._fall_silent()
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
@@ -280,7 +284,7 @@ class Ledger:
             if incident_id in self.store.known and self.store.known[incident_id].is_open:
                 self.book.untold.mark(incident_id)
         yield from self._end_spent(now_ms)
-        if speaks and not self.speaks:
+        if voice.speaks and not self.speaks:
             self.speaks, self.checks.due_ms = True, now_ms
             yield TakeOver()
 

@@ -10,6 +10,8 @@ Law:
     two instances can speak only while it lasts.
   * An instance that was stopped for longer than the session of the group has lost the lease, whatever it knows itself.
     It speaks again once the coordinator has answered.
+  * An incident about a whole transaction belongs to no partition: every watcher of a cluster finds it, whatever topics
+    it watches. Of the speakers with different topics, that with the lowest digest of its topics tells it.
   * All times are of a clock of this process that is never set (a monotonic one): no two clocks are compared.
 
 Apart: the simulation of several instances runs it; group_lease.py has the client of the group.
@@ -17,14 +19,31 @@ Apart: the simulation of several instances runs it; group_lease.py has the clien
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from txnwatch.state.model.ports import LeaseView
 from txnwatch.state.model.values import DurationMs, TimestampMs
 
 SESSION_MS: Final = DurationMs(10_000)
 UNHEARD_MS: Final = DurationMs(60_000)
+_MOST_OTHERS: Final = 100  # anybody who may write the topic can invent any number
+
+
+class Voice(NamedTuple):
+    """What an instance publishes now.
+
+    Attributes:
+        speaks: whether it publishes anything.
+        of_transactions: whether it publishes incidents about whole transactions, too.
+    """
+
+    speaks: bool
+    of_transactions: bool
+
+
+SILENT: Final = Voice(speaks=False, of_transactions=False)
+WHOLE: Final = Voice(speaks=True, of_transactions=True)
 
 
 @dataclass(slots=True)
@@ -32,16 +51,28 @@ class Speaking:
     """Whether this instance speaks.
 
     Attributes:
+        topics: the digest of the topics that it watches.
         speaks: the last answer.
     """
 
+    topics: str = ""
     speaks: bool = False
+    _others: dict[str, TimestampMs] = field(default_factory=dict)  # when the speakers of other topics were heard
     _looked_ms: TimestampMs | None = None
     _heard_ms: TimestampMs | None = None
 
-    def hear(self, now_ms: TimestampMs) -> None:
-        """Takes that another instance, which watches the same topics, has just said that it speaks."""
-        self._heard_ms = now_ms
+    def hear(self, topics: str, now_ms: TimestampMs) -> None:
+        """Takes that another instance, which watches these topics, has just said that it speaks."""
+        if topics == self.topics:
+            self._heard_ms = now_ms
+        elif len(self._others) < _MOST_OTHERS or topics in self._others:
+            self._others[topics] = now_ms
+
+    def voice(self, lease: LeaseView, now_ms: TimestampMs) -> Voice:
+        """What this instance publishes now; see `look`."""
+        speaks = self.look(lease, now_ms)
+        self._others = {one: at_ms for one, at_ms in self._others.items() if now_ms - at_ms < UNHEARD_MS}
+        return Voice(speaks, speaks and self.topics <= min(self._others, default=self.topics))
 
     def look(self, lease: LeaseView, now_ms: TimestampMs) -> bool:
         """Whether this instance speaks now; to be asked before each publication, and at least once in a session.

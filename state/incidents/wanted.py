@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.life import NextStep
+from txnwatch.state.incidents.speaking import Voice
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import (
     FormerOwnersRead,
@@ -202,8 +203,8 @@ class ReadNewRecords(Wanted[Sequence[IncidentEvent | Overwritten]]):
 
 
 @dataclass(frozen=True, slots=True)
-class AskToSpeak(Wanted[bool]):
-    """Whether this instance speaks now; see Speaking."""
+class AskToSpeak(Wanted[Voice]):
+    """What this instance publishes now; see Speaking."""
 
 
 class LeaseAnswer(NamedTuple):

@@ -29,11 +29,11 @@ class Instance:
 
     def __init__(self, kafka: EmbeddedKafka, topic: str, group: str) -> None:
         self.lease = GroupLease({"bootstrap.servers": kafka.bootstrap_servers}, topic, group)
-        self.gate = SpeakerGate(self.lease, lambda _: None, clock_s)
+        self.gate = SpeakerGate(self.lease, "", lambda _: None, clock_s)
 
     def speaks(self) -> bool:
         """As the ledger asks in every round."""
-        return self.gate.may_speak()
+        return self.gate.voice().speaks
 
 
 Start = Callable[[], Instance]

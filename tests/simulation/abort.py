@@ -45,6 +45,7 @@ from txnwatch.state.abort.rules import AbortPolicy
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.speaking import SILENT, WHOLE
 from txnwatch.state.incidents.untold import LONGEST_PAUSE_MS
 from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.incident import (
@@ -118,7 +119,7 @@ class Actors:
             new_records=self.log.reader(),
             bury=self.log.bury,
             on_event=self._on_event,
-            may_speak=may_speak,
+            voice=lambda: WHOLE if may_speak() else SILENT,
         )
 
     def now_ms(self) -> int:

@@ -179,7 +179,7 @@ class SpeakersWorld:
         for one in well:
             for other in well:
                 if one is not other and one.speaking.speaks:
-                    other.speaking.hear(self.now_ms + other.zero_ms)
+                    other.speaking.hear("", self.now_ms + other.zero_ms)
 
     def check(self) -> None:
         """What must always hold; each fault, and each end of a pause, begins a new stretch."""

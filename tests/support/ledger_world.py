@@ -17,6 +17,7 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.speaking import SILENT, WHOLE
 from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import IncidentEvent
@@ -82,7 +83,7 @@ class LedgerWorld:
             new_records=log.reader(),
             report=self.reports.append,
             evidence=evidence,
-            may_speak=may_speak,
+            voice=lambda: WHOLE if may_speak() else SILENT,
         )
         ledger.remember(log.compacted.values())
         return ledger

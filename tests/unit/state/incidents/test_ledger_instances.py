@@ -16,6 +16,7 @@ from txnwatch.state.abort.rules import AbortPolicy
 from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.incidents.claims import ROOM
 from txnwatch.state.incidents.incident_store import IncidentStore
+from txnwatch.state.incidents.speaking import WHOLE
 from txnwatch.state.incidents.untold import FIRST_PAUSE_MS
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, Overwritten, resolved
@@ -200,7 +201,7 @@ def test_two_that_speak_answer_each_other_after_growing_pauses(pair: Pair) -> No
     """The group's coordinator was away for an hour, and each was cut off from the other's heartbeats."""
     pair.both(pair.world.hang())
     for ledger in (pair.one, pair.two):
-        ledger.may_speak = lambda: True
+        ledger.voice = lambda: WHOLE
     pair.log.records.append(an_update(pair.log.records[0], 5, severity="info"))
     for _ in range(3_600):
         pair.both(after_ms=1_000)
