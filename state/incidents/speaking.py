@@ -13,8 +13,6 @@ Law:
   * An incident about a whole transaction belongs to no partition: every watcher of a cluster finds it, whatever topics
     it watches. Of the speakers with different topics, that with the lowest digest of its topics tells it.
   * All times are of a clock of this process that is never set (a monotonic one): no two clocks are compared.
-
-Apart: the simulation of several instances runs it; group_lease.py has the client of the group.
 """
 
 from __future__ import annotations
