@@ -118,7 +118,7 @@ class Actors:
             ),
             new_records=self.log.reader(),
             bury=self.log.bury,
-            on_event=self._on_event,
+            on_event=lambda event: self._on_event(event, name),
             voice=lambda: WHOLE if may_speak() else SILENT,
         )
 
@@ -191,7 +191,7 @@ class Actors:
             if known is None:
                 self.problems.append(f"SUPPRESSED: {key} hangs, and no incident is open")
 
-    def _on_event(self, event: IncidentEvent) -> None:
+    def _on_event(self, event: IncidentEvent, name: str) -> None:
         if event.suggested_command == EVIL:
             self.problems.append(f"FORGED COMMAND: {event.subject} is published with the command of another client")
         if event.outcome_doubt is not None:
@@ -203,7 +203,8 @@ class Actors:
             self.ended[event.incident_id] = event.resolution.how
         if not event.is_open:
             self.ends[event.incident_id] = event.sequence
-        self._outcome(event)
+        if event.outcome_by in {None, name}:  # that of another one may be forged while nobody speaks
+            self._outcome(event)
         self._verified(event)
 
     def _verified(self, event: IncidentEvent) -> None:

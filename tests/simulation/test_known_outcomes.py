@@ -36,6 +36,17 @@ def test_one_voice_tells_everything_once_whoever_has_it(*, faulty: bool) -> None
     assert all(seen[f"lease: {what}"] > 0 for what in ("killed", "awake again", "coordinator away") if faulty), seen
 
 
+def test_a_forger_beside_them_harms_nothing_and_hides_nothing_for_ever() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(RUNS):
+        for setting in (USUAL, LATE_OR_LOST):
+            outcome = run_two_watchers(seed, setting, faulty=True, forging=True)
+            assert not outcome.problems, f"seed {seed}: {outcome.problems}"
+            seen += outcome.seen
+    assert seen["first follows the forger"] > RUNS, seen
+    assert seen["second follows the forger"] > RUNS, seen
+
+
 class PlantedMethod(NamedTuple):
     """A method of the product that is replaced, and a seed from which on it is found soon."""
 

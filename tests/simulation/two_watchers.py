@@ -2,8 +2,8 @@
 
 So it does not know the outcome of many hangs, and the first does. Between batches the lease moves: it is handed over,
 its holder is killed and nobody speaks for a batch, its holder wakes up from a pause and still speaks for a batch, or
-the coordinator is away and both speak for a while. A process that was killed begins anew. No client forges events here.
-A problem begins with its kind:
+the coordinator is away and both speak for a while. A process that was killed begins anew. In some worlds a client
+forges events, too: then only what is harmed, and what is left at rest, counts. A problem begins with its kind:
 
 REPLACED: an event with the outcome `unknown` follows one with a known outcome, and nothing was found out since.
 TWICE: an incident is opened or resolved a second time, and no other writer was there in between.
@@ -17,7 +17,7 @@ NOT SAID: after everything stands still, a watcher knows another state of an inc
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -65,8 +65,8 @@ class TwoWatchers(Actors):
 
     ahead_ms: Mapping[str, DurationMs] = MappingProxyType(dict.fromkeys(NAMES, NO_TIME))
 
-    def __init__(self, world: World, truth: Truth, seed: int, *, faulty: bool) -> None:
-        super().__init__(world, truth, 3)
+    def __init__(self, world: World, truth: Truth, seed: int, *, faulty: bool, forging: bool = False) -> None:
+        super().__init__(world, truth, 3, seed + 1 if forging else None)
         self.faulty, self.told = faulty, dict[tuple[str, str], IncidentEvent]()
         self.rng = random.Random(seed)
         self.speakers, self.next_speakers, self.until = {"first"}, {"first"}, 0
@@ -106,6 +106,8 @@ class TwoWatchers(Actors):
         self.elapsed_ms += _PAUSE_MS
         for name, left in self.left.items():
             left += [found for one in emitted if (found := self.seen_by(name, one)) is not None]
+        if self.forger is not None:
+            self.forger.write()
         self._move_lease()
         self.two_at = self.calls if len(self.speakers) > 1 else self.two_at
         for name in self.rng.sample(NAMES, 2)[self.rng.random() < 0.2 :]:
@@ -151,6 +153,8 @@ class TwoWatchers(Actors):
     def rest(self) -> list[str]:
         """The last batches, in which nothing moves and nothing is read; returns what is wrong after them."""
         problems = []
+        if self.forger is not None:
+            self.forger.is_over = True
         for abort in self.aborts.values():
             abort.abort.mode = "off"
         for number in range(_AT_REST):
@@ -163,25 +167,32 @@ class TwoWatchers(Actors):
                 found = last.get(known.incident_id)
                 if found is None or found.is_open is not known.is_open:
                     problems.append(f"NOT SAID: {name} knows incident {known.incident_id} as {known.status}")
-        return [*problems, *lost_outcomes(self.told.values(), self.log)]
+        return problems if self.forger is not None else [*problems, *lost_outcomes(self.told.values(), self.log)]
 
     def _sink(self, name: str) -> WatchedSink:
         def look(event: IncidentEvent, last: IncidentEvent | None) -> None:
             if name not in self.speakers:
                 self.problems.append(f"SILENT: {event.subject} is {event.status} by {name}")
-            if last is None and event.status is not IncidentStatus.OPENED:
-                self.problems.append(f"NOT OPENED: {event.subject} is {event.status} by {name}")
-            if last is not None and self._is_replaced(event, last):
-                self.problems.append(f"REPLACED: {event.subject}: {last.expected_outcome} by {name}")
-            if last is not None and event.event_id not in self.writers and self._is_second(event, last):
-                self.problems.append(f"TWICE: {event.subject} is {event.status} again by {name}")
+            if self.forger is None:
+                self.problems.extend(self._wrong(name, event, last))
             self.look_at(name, event)
             self.writers.setdefault(event.event_id, name)
             self.told[name, event.incident_id] = event
             if event.verdict == Verdict.HANGING and last is not None:
-                self.world.seen[f"{name} follows {self.writers[last.event_id]}"] += 1
+                self.world.seen[f"{name} follows {self.writers.get(last.event_id, 'the forger')}"] += 1
 
         return WatchedSink(self.log, look)
+
+    def _wrong(self, name: str, event: IncidentEvent, last: IncidentEvent | None) -> Iterator[str]:
+        """What is wrong with an event behind the last one of its incident, if nobody forges events."""
+        if last is None:
+            if event.status is not IncidentStatus.OPENED:
+                yield f"NOT OPENED: {event.subject} is {event.status} by {name}"
+            return
+        if self._is_replaced(event, last):
+            yield f"REPLACED: {event.subject}: {last.expected_outcome} by {name}"
+        if event.event_id not in self.writers and self._is_second(event, last):
+            yield f"TWICE: {event.subject} is {event.status} again by {name}"
 
     def _is_replaced(self, event: IncidentEvent, last: IncidentEvent) -> bool:
         if event.verdict != Verdict.HANGING or event.expected_outcome != ExpectedOutcome.UNKNOWN or knows_more(event):
@@ -213,6 +224,10 @@ class TwoWatchers(Actors):
                 return finding
 
 
-def run_two_watchers(seed: int, setting: Setting, *, faulty: bool = False) -> RunOutcome:
+def run_two_watchers(seed: int, setting: Setting, *, faulty: bool = False, forging: bool = False) -> RunOutcome:
     """One seed of two watchers; equal arguments give equal outcomes."""
-    return run_with(lambda world, truth: TwoWatchers(world, truth, seed + 3, faulty=faulty), seed, setting)
+
+    def watchers(world: World, truth: Truth) -> TwoWatchers:
+        return TwoWatchers(world, truth, seed + 3, faulty=faulty, forging=forging)
+
+    return run_with(watchers, seed, setting)
