@@ -18,6 +18,7 @@ from support.acl_recipes import (
     DESCRIBE_IDS,
     GROUP_CONFIGS,
     HOLD_LEASE,
+    ON_EVENTS_TOPIC,
     PUBLISH,
     READ_DATA,
     READ_EVENTS,
@@ -52,7 +53,7 @@ from txnwatch.streaming.admin.transactions import ClusterAdmin
 
 PAGE = Path(__file__).parents[2] / "docs" / "rights.md"
 EVERYTHING = (*WATCH, *SHARE_GROUPS, *PUBLISH, *ABORT)
-VERDICT_S, REJOINS_S = 30.0, 60.0
+VERDICT_S, REJOINS_S = 90.0, 60.0  # without the lease, an instance speaks after a minute
 Answer = dict[str, Any]
 
 
@@ -139,7 +140,7 @@ def test_doctor_reports_a_right_on_an_events_topic_that_exists(
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("right", PUBLISH, ids=str)
+@pytest.mark.parametrize("right", ON_EVENTS_TOPIC, ids=str)
 def test_a_missing_right_on_an_events_topic_that_does_not_exist_is_named_by_doctor_and_ends_run(
     guarded: Guarded,
     ask: Callable[..., tuple[int, Answer]],
@@ -148,8 +149,8 @@ def test_a_missing_right_on_an_events_topic_that_does_not_exist_is_named_by_doct
     right: Right,
 ) -> None:
     name, word = f"{EVENTS_TOPIC}.first", right.operation.name.capitalize()
-    on_it = [Right(other.operation, other.resource, name) for other in PUBLISH if other is not right]
-    guarded.grants.set((*WATCH, *SHARE_GROUPS, *ABORT, *on_it))
+    on_it = [Right(other.operation, other.resource, name) for other in ON_EVENTS_TOPIC if other is not right]
+    guarded.grants.set((*WATCH, *SHARE_GROUPS, *ABORT, HOLD_LEASE, *on_it))
     subject = f"{word} topic {name}" if right is CREATE_EVENTS else f"{word} on topic {name}"
     found = eventually(
         lambda: (said := missing_rights(ask("doctor", "--events-topic", name)[1])).keys() == {subject} and said,
