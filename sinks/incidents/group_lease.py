@@ -25,7 +25,8 @@ from txnwatch.state.model.ports import Lease, LeaseView
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.text import Said
 
-_LONGEST_BATCH_MS: Final = 30_000  # a member that does not come for so long leaves the group
+LONGEST_BATCH_MS: Final = 60_000  # a member that does not come for so long leaves the group
+_BACK_S: Final = 6.0  # a group without members waits for 3 s before it gives the lease to the first one
 _MOST_POLLS: Final = 100
 _NO_LEASE: Final = "no lease"
 
@@ -48,7 +49,7 @@ class GroupLease:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "session.timeout.ms": SESSION_MS,
-                "max.poll.interval.ms": _LONGEST_BATCH_MS,
+                "max.poll.interval.ms": LONGEST_BATCH_MS,
                 "socket.timeout.ms": SESSION_MS,
                 "partition.assignment.strategy": "cooperative-sticky",
             }
@@ -56,23 +57,33 @@ class GroupLease:
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
 
     def view(self) -> LeaseView:
-        """See Lease. It polls, to stay in the group; the records are ignored."""
-        was_away = time.monotonic() - self._polled_s > SESSION_MS / 1000
+        """See Lease. It polls, to stay in the group; the records are ignored.
+
+        After a micro-batch that took so long that this member has left the group, it waits for the lease once: else an
+        instance whose micro-batches are all that long would never have it.
+        """
+        had_it, was_away = self._has_it, time.monotonic() - self._polled_s > SESSION_MS / 1000
         try:
-            for _ in range(_MOST_POLLS):
-                message = self._consumer.poll(0)
-                if message is None:
-                    break
-                self._see(message)
-            self._polled_s = time.monotonic()
+            self._poll()
+            until_s = time.monotonic() + _BACK_S
+            while was_away and had_it and not self._has_it and time.monotonic() < until_s:
+                self._poll(0.1)
             is_member = bool(self._consumer.memberid())
         except KafkaException:
             self._has_it = is_member = False
+        self._polled_s = time.monotonic()
         if was_away and self._has_it and not self.is_held_now():
             self._has_it = is_member = False
         if self._has_it:
             return LeaseView.HELD
         return LeaseView.ANOTHERS if is_member else LeaseView.UNKNOWN
+
+    def _poll(self, timeout_s: float = 0.0) -> None:
+        for _ in range(_MOST_POLLS):
+            message = self._consumer.poll(timeout_s)
+            if message is None:
+                return
+            self._see(message)
 
     def is_held_now(self) -> bool:
         """See Lease."""

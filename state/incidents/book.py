@@ -158,7 +158,9 @@ class Book:
 
     def defends(self, known: IncidentEvent | None) -> bool:
         """Whether this process answers the records of other writers about an incident, if it speaks."""
-        if known is None or known.is_by_hand or not (known.topic is not None or self.tells_transactions):
+        if known is None or known.is_by_hand or not self.is_ours(known):
+            return False
+        if known.topic is None and not self.tells_transactions:
             return False
         return self.step(known, Happening.FOREIGN_RECORD) is NextStep.TELL_AGAIN
 

@@ -10,6 +10,7 @@ import pytest
 
 from support.topics import create_topic, unique
 from support.waiting import eventually
+from txnwatch.sinks.incidents import group_lease
 from txnwatch.sinks.incidents.group_lease import GroupLease, SpeakerGate
 from txnwatch.state.incidents.speaking import SESSION_MS
 from txnwatch.state.model.values import lease_group
@@ -78,6 +79,16 @@ def test_an_orderly_stop_hands_the_lease_over_at_once(start: Start) -> None:
     assert not other.speaks()
     holder.lease.close()
     eventually(other.speaks, AT_ONCE_S, "the other instance")
+
+
+def test_an_instance_whose_micro_batch_took_too_long_for_the_group_has_the_lease_again_at_once(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_lease, "LONGEST_BATCH_MS", SESSION_MS)
+    first = start()
+    eventually(first.speaks, JOINED_S, "the first instance")
+    time.sleep(1.5 * SESSION_MS / 1000)
+    assert first.speaks()
 
 
 def test_an_instance_that_was_stopped_speaks_again_only_as_the_coordinator_says(
