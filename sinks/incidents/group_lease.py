@@ -49,6 +49,7 @@ class GroupLease:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "session.timeout.ms": SESSION_MS,
+                "heartbeat.interval.ms": SESSION_MS // 4,
                 "max.poll.interval.ms": LONGEST_BATCH_MS,
                 "socket.timeout.ms": SESSION_MS,
                 "partition.assignment.strategy": "cooperative-sticky",

@@ -110,7 +110,7 @@ class SpeakersWorld:
             case "start" if len(self.members) < 4:
                 self.start()
             case "pause" if one is not None:
-                one.until_ms = self.now_ms + self.rng.choice((1_000, 8_000, 15_000, 90_000))
+                one.until_ms = self.now_ms + self.rng.choice((1_000, 6_000, 15_000, 90_000))
             case "cut" if one is not None:
                 one.is_cut_off = True
             case "heal":
