@@ -6,7 +6,6 @@ watch.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections import Counter
@@ -14,9 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
-
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
-from confluent_kafka import TopicPartition as Assigned
 
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.abort_policy import AbortPolicy
@@ -40,12 +36,12 @@ from txnwatch.state.incidents.by_hand import (
 from txnwatch.state.incidents.claims import is_usable
 from txnwatch.state.incidents.event_builder import fitting
 from txnwatch.state.incidents.heartbeat import TopicRecord
-from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, PassLeaseOn, Plan, PlanRunner, Say, T, Wanted, Way
+from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, Plan, PlanRunner, Say, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, latest
-from txnwatch.state.model.ports import EventsTopicWriter, Lease, Log, TransactionAdmin
-from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition, lease_group
+from txnwatch.state.model.ports import EventsTopicWriter, Lease, LeaseView, Log, TransactionAdmin
+from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.telling.commands import Origin
 
 # The automatic abort of a watch.
@@ -58,7 +54,7 @@ class RunningAbort:
     """The automatic abort of one watch.
 
     Attributes:
-        lease: None if the mode is off.
+        lease: that of the instance that speaks; None for a watch without one.
         log: receives messages for the operator that are not events.
         abort: what decides.
     """
@@ -79,7 +75,6 @@ class RunningAbort:
         ways: dict[type[Wanted[Any]], Way] = {
             **self.ledger.ways(),
             HoldLease: self._held,
-            PassLeaseOn: self._pass_on,
             Say: self._say,
         }
         self._reads = PlanRunner(self.ledger.admin, self.now_ms, ways)
@@ -97,20 +92,11 @@ class RunningAbort:
         """Decides about every open incident that is due; after each batch of the ledger."""
         self._reads.run(self.abort.on_batch())
 
-    def close(self) -> None:
-        """Releases the lease."""
-        if self.lease is not None:
-            self.lease.close()
-
     def _held(self, wanted: HoldLease) -> LeaseAnswer:
         if self.lease is None:
             return LeaseAnswer(is_held=False, problem=None)
-        is_held = self.lease.is_held_now() if wanted.is_certain else self.lease.is_held()
+        is_held = self.lease.is_held_now() if wanted.is_certain else self.lease.view() is LeaseView.HELD
         return LeaseAnswer(is_held, self.lease.problem)
-
-    def _pass_on(self, _: PassLeaseOn) -> None:
-        if self.lease is not None:
-            self.lease.pass_on()
 
     def _say(self, wanted: Say) -> None:
         if wanted.is_warning:
@@ -324,98 +310,3 @@ class KafkaOperatorsTopic:
         self._known = latest([*self._known.values(), *events])
         for event in events:
             self._first.setdefault((event.cluster_id, event.event_id), event)
-
-
-# The lease of the automatic abort.
-#
-# The member of a consumer group that has partition 0 of the events topic has it: the group's coordinator assigns a
-# partition to one member. A member's own view may be outdated: a process that was stopped for a minute does not know
-# that another member has the partition now. So it commits an offset right before it acts: the coordinator accepts that
-# only from a member of the current generation.
-
-SESSION_MS = 10_000
-PASSED_ON_S = 30.0  # a rebalance takes a few seconds
-_MOST_POLLS = 100
-
-
-class GroupLease:
-    """A Lease over a consumer group."""
-
-    problem: str | None = None
-
-    def __init__(self, client_config: Mapping[str, Any], topic: str, cluster_id: str) -> None:
-        self._topic, self._group = topic, lease_group(cluster_id)
-        self._has_it = False
-        self._polled_s = 0.0
-        self._asks_from_s: float | None = None
-        self._consumer = Consumer(
-            {
-                **client_config,
-                "log_level": 2,
-                "client.id": "txnwatch-abort",
-                "group.id": self._group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "latest",
-                "session.timeout.ms": SESSION_MS,
-                "socket.timeout.ms": SESSION_MS,
-                "partition.assignment.strategy": "range",
-            }
-        )
-        self._ask()
-
-    def _ask(self) -> None:
-        self._asks_from_s = None
-        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
-
-    def is_held(self) -> bool:
-        """See Lease. It also polls, to stay in the group; the records are ignored."""
-        for _ in range(_MOST_POLLS):
-            try:
-                if self._asks_from_s is not None and time.monotonic() >= self._asks_from_s:
-                    self._ask()
-                message = self._consumer.poll(0)
-                if message is None:
-                    break
-                self._see(message)
-            except KafkaException:
-                self._has_it = False
-                break
-        was_away = self._polled_s and time.monotonic() - self._polled_s > SESSION_MS / 1000
-        self._polled_s = time.monotonic()
-        return self._has_it and not was_away
-
-    def is_held_now(self) -> bool:
-        """See Lease."""
-        if not self._has_it:
-            return False
-        try:
-            self._consumer.commit(offsets=[Assigned(self._topic, 0, 0)], asynchronous=False)
-        except KafkaException:
-            return False
-        return self._has_it
-
-    def pass_on(self) -> None:
-        """See Lease."""
-        self._has_it = False
-        self._asks_from_s = time.monotonic() + PASSED_ON_S
-        with contextlib.suppress(KafkaException):
-            self._consumer.unsubscribe()
-
-    def close(self) -> None:
-        """See Lease."""
-        self._has_it = False
-        self._consumer.close()
-
-    def _see(self, message: Message) -> None:
-        error = message.error()
-        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            self.problem = f"the right READ on the group {self._group} is missing"
-
-    def _assigned(self, consumer: Consumer, partitions: list[Assigned]) -> None:
-        self.problem = None
-        self._has_it = any(partition.partition == 0 for partition in partitions)
-        consumer.assign(partitions)
-        consumer.pause(partitions)
-
-    def _gone(self, _: Consumer, __: list[Assigned]) -> None:
-        self._has_it = False

@@ -121,6 +121,11 @@ class TopicOutbox(Outbox):
         """The ids of incidents with undelivered events."""
         return {event.incident_id for event in self._waiting}
 
+    def clear(self) -> list[IncidentEvent]:
+        """Drops the queued events, and returns them."""
+        left, self._waiting = list(self._waiting), deque()
+        return left
+
     def withdraw(self, event: IncidentEvent) -> None:
         """Drops queued events of the same incident that are not newer than this event."""
         self._waiting = deque(

@@ -10,8 +10,7 @@ Keys, under `txnwatch:{<cluster id>}:`
                     JSON object; expires a minute after the last write
 
 One script changes the first three, and only if the event's sequence is higher than the one in the hash: events may
-be delivered twice, late, or by two writers. Each of two instances writes the events of the other one as it knows them
-itself. So of two events with one sequence, one that knows the outcome replaces one that does not, in the hash only.
+be delivered twice, late, or by a former speaker.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from txnwatch.sinks.delivery.redis_client import hint_of, redis_client
 from txnwatch.state.incidents.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.incident import SPENT_SEQUENCE, ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.text import shown_place
 
@@ -42,24 +41,19 @@ _KEEP_OPEN_S: Final = 60
 _KEEP_HEARTBEAT_S: Final = 24 * 3600  # long enough to show when the last watcher was active
 
 # KEYS: incidents, incident hash, events stream. ARGV: id, sequence, is open, open_since_ms, stream length,
-# seconds to keep, event as JSON, the lowest sequence that is not valid, status, whether the outcome is known,
-# then field, value, ... of the hash.
+# seconds to keep, event as JSON, the lowest sequence that is not valid, then field, value, ... of the hash.
 _APPLY: Final = """
 local held = redis.call('HGET', KEYS[2], 'sequence')
 held = held and tonumber(held)
-local knows_more = held == tonumber(ARGV[2]) and ARGV[10] == '1'
-  and redis.call('HGET', KEYS[2], 'expected_outcome') == 'unknown'
-  and redis.call('HGET', KEYS[2], 'status') == ARGV[9]
-if held and held >= tonumber(ARGV[2]) and held < tonumber(ARGV[8]) and not knows_more then return 0 end
+if held and held >= tonumber(ARGV[2]) and held < tonumber(ARGV[8]) then return 0 end
 redis.call('DEL', KEYS[2])
-redis.call('HSET', KEYS[2], unpack(ARGV, 11))
+redis.call('HSET', KEYS[2], unpack(ARGV, 9))
 if ARGV[3] == '1' then
   redis.call('ZADD', KEYS[1], ARGV[4], ARGV[1])
 else
   redis.call('ZREM', KEYS[1], ARGV[1])
   redis.call('EXPIRE', KEYS[2], ARGV[6])
 end
-if knows_more then return 1 end
 redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[5], '*', 'id', ARGV[1] .. '-' .. ARGV[2], 'event', ARGV[7])
 return 1
 """
@@ -122,8 +116,6 @@ class RedisMirror:
                 _KEEP_RESOLVED_S,
                 to_json(event),
                 SPENT_SEQUENCE,
-                event.status,
-                int(event.expected_outcome != ExpectedOutcome.UNKNOWN),
                 *(part for pair in values.items() for part in pair),
             ],
         )

@@ -15,24 +15,26 @@ from typing import Any
 from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
 from txnwatch.sinks.incidents.evidence_file import EvidenceStore
 from txnwatch.state.incidents.ledger import Ledger, Retention
+from txnwatch.state.incidents.speaking import WHOLE, Voice
 from txnwatch.state.incidents.wanted import (
+    AskToSpeak,
     Bury,
-    FindAnotherInstance,
-    FollowRecord,
+    FallSilent,
     Keep,
     Plan,
     PlanRunner,
     Publish,
-    PublishAgain,
     ReadFormerOwners,
     ReadGroups,
     ReadNewRecords,
     ReadWaitingGroups,
     Say,
     T,
+    TakeOver,
     Tidy,
     Wanted,
     Way,
+    Withdraw,
 )
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import Finding
@@ -59,7 +61,8 @@ class RunningLedger:
         bury: removes incidents from the topic; raises SinkError if some may not be removed.
         evidence: durable storage for evidence; None for none.
         former_owners: searches the coordinators' log for owners that no coordinator has; None for none.
-        is_another_there: whether another instance watches the cluster now.
+        voice: what this instance publishes now; asked before each publication.
+        watches: whether this instance watches a topic; others end the incidents of other topics.
         ledger: what decides.
     """
 
@@ -76,7 +79,8 @@ class RunningLedger:
     bury: Callable[[Sequence[str]], None] = lambda _: None
     evidence: EvidenceStore | None = None
     former_owners: FormerOwners | None = None
-    is_another_there: Callable[[TimestampMs], bool] = lambda _: True
+    voice: Callable[[], Voice] = lambda: WHOLE
+    watches: Callable[[str], bool] = lambda _: True
     ledger: Ledger = field(init=False)
     _delivery: Delivery = field(init=False)
     _reads: PlanRunner = field(init=False)
@@ -88,6 +92,7 @@ class RunningLedger:
             follows=self.new_records is not None,
             may_read_log=self.former_owners is not None,
             retention=Retention(self.retention_ms),
+            watches=self.watches,
         )
         self._delivery = Delivery(self.topic, self.mirrors, self.on_event, self.report)
         self._reads = PlanRunner(self.admin, self.now_ms, self.ways())
@@ -97,11 +102,12 @@ class RunningLedger:
         delivery, owners, evidence = self._delivery, self.former_owners, self.evidence
         ways: dict[type[Wanted[Any]], Way] = {
             Publish: lambda wanted: delivery.publish(wanted.events, self.now_ms()),
-            PublishAgain: lambda wanted: delivery.topic.put(wanted.events),
-            FindAnotherInstance: lambda _: self.is_another_there(self.now_ms()),
-            FollowRecord: lambda wanted: delivery.follow(wanted.record, wanted.known),
+            AskToSpeak: lambda _: self.voice(),
+            TakeOver: lambda _: self.fill_mirrors(),
+            FallSilent: lambda _: delivery.topic.clear(),
+            Withdraw: lambda wanted: delivery.topic.withdraw(wanted.record),
             ReadNewRecords: lambda _: list(self.new_records()) if self.new_records is not None else [],
-            Tidy: lambda wanted: delivery.tidy(self.incidents, wanted.has_ended, self.now_ms()),
+            Tidy: lambda wanted: delivery.tidy(self._told(), wanted.has_ended, self.now_ms()),
             Bury: lambda wanted: self._is_buried(wanted.incident_ids),
             ReadGroups: lambda wanted: self.groups.committed_offsets(wanted.partitions),
             ReadWaitingGroups: lambda wanted: self.groups.waiting(wanted.spans),
@@ -139,6 +145,11 @@ class RunningLedger:
         return self.ledger.counts
 
     @property
+    def speaks(self) -> bool:
+        """Whether this instance speaks, by the last answer."""
+        return self.ledger.speaks
+
+    @property
     def undecided(self) -> list[str]:
         """The open data that fresh reads prove nothing about for long, with the reasons."""
         return self.ledger.answers.undecided.lasting(self.now_ms())
@@ -156,7 +167,12 @@ class RunningLedger:
         """Queues the latest event of every known incident for all mirrors, which may have missed some."""
         for mirror in self.mirrors:
             mirror.has_lost_everything()  # it is filled in any case
-        self._delivery.resend(self.incidents, self.mirrors)
+        self._delivery.resend(self._told(), self.mirrors)
+
+    def _told(self) -> list[IncidentEvent]:
+        """The incidents that are on the topic as they are known here: a mirror never gets what the topic has not."""
+        untold = self.ledger.book.untold
+        return [event for event in self.incidents if event.incident_id not in untold]
 
     def on_batch(self, emitted: Sequence[Finding]) -> None:
         """Processes the output of one micro-batch."""
@@ -201,12 +217,6 @@ class Delivery:
         for event in events:
             self.on_event(event)
         return not self.topic.waiting
-
-    def follow(self, record: IncidentEvent, known: IncidentEvent) -> None:
-        """Queued events of an incident are older than another writer's record; mirrors get what is known."""
-        self.topic.withdraw(record)
-        for mirror in self.mirrors:
-            mirror.put([known])
 
     def tidy(self, known: Sequence[IncidentEvent], has_ended: Callable[[str], bool], now_ms: TimestampMs) -> bool:
         """See wanted.Tidy; `known` are the latest events of all incidents."""

@@ -15,20 +15,20 @@ from pathlib import Path
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, grantee_of, librdkafka_config
 from txnwatch.push.targets import PushTargets
-from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
+from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import BackgroundMirror, MirrorOutbox, MirrorQueue, OpenList, TopicOutbox
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
+from txnwatch.sinks.incidents.group_lease import GroupLease, SpeakerGate
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log, Mirror, OpenIncidentsView
-from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs
+from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs, lease_group
 from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -104,12 +104,7 @@ class SinkSet:
             BrokerError: the events topic cannot be created, or cannot be read.
         """
         config = librdkafka_config(self.options)
-        grantee = grantee_of(self.settings, self.options)
-        check_events_rights(self.cluster, self.events.name, grantee)
-        warning = ensure_topic(config, self.settings.events_topic)
-        check_events_rights(self.cluster, self.events.name, grantee, is_created=True)
-        if warning is not None:
-            self.log.warning(warning)
+        self._ensure_topic(config)
         events, report = self.events, self.log.warning
         topic = KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys, report=report)
         self._closing.callback(topic.close)
@@ -119,6 +114,7 @@ class SinkSet:
         mirrors = self._mirrors(targets)
         self._heartbeats = self._sender(targets)
         log = self._event_log = EventLog(config, events.name, events.decode, events.keys, report=report)
+        lease, gate = self._lease(config)
         may_read_log = self.coordinator_view is CoordinatorAccess.LOG
         ledger = RunningLedger(
             origin=self.origin,
@@ -134,13 +130,37 @@ class SinkSet:
             bury=topic.bury,
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
-            is_another_there=lambda now_ms: self.listening.hears_another(self.cluster_id, self.instance, now_ms),
+            voice=gate.voice,
+            watches=self.options.wants,
         )
+        self.push.may_send = lambda: ledger.speaks
         ledger.remember(self.push.seen(self.listening.events_of(log.history()), self.origin))
-        ledger.fill_mirrors()
         self._ledger = ledger
-        self._abort = self._auto_abort(ledger, config)
+        self._abort = self._auto_abort(ledger, lease)
         return ledger
+
+    def _ensure_topic(self, config: LibrdkafkaConfig) -> None:
+        """Creates the events topic if it does not exist, and checks the rights on it before and after."""
+        grantee = grantee_of(self.settings, self.options)
+        check_events_rights(self.cluster, self.events.name, grantee)
+        warning = ensure_topic(config, self.settings.events_topic)
+        check_events_rights(self.cluster, self.events.name, grantee, is_created=True)
+        if warning is not None:
+            self.log.warning(warning)
+
+    def _lease(self, config: LibrdkafkaConfig) -> tuple[GroupLease, SpeakerGate]:
+        """The lease of the instances that watch the same topics; it is released before anything else is closed."""
+        lease = GroupLease(config, self.events.name, lease_group(self.cluster_id, self.options.topics_digest))
+        self._closing.callback(lease.close)
+        gate = SpeakerGate(lease, self.options.topics_digest, self.log.warning)
+
+        def hear(beat: Heartbeat) -> None:
+            is_another = beat.cluster_id == self.cluster_id and beat.instance != self.instance
+            if is_another and beat.speaks and beat.topics_digest is not None:
+                gate.hear(beat.topics_digest)
+
+        self.listening.on_heartbeat = hear
+        return lease, gate
 
     def _sender(self, targets: Sequence[HeartbeatTarget]) -> HeartbeatSender:
         return HeartbeatSender(
@@ -154,6 +174,7 @@ class SinkSet:
             self.is_ready,
             lambda: self.ledger.topic.waiting,
             lambda: self.ledger.undecided,
+            lambda: self.ledger.speaks,
         )
 
     def _mirrors(self, targets: list[HeartbeatTarget]) -> list[MirrorQueue]:
@@ -176,6 +197,8 @@ class SinkSet:
             mirror.offer("heartbeat", functools.partial(redis.beat, heartbeat))
 
         def show_open(emitted: list[Finding]) -> None:
+            if not self.ledger.speaks:
+                return
             lists = [finding for finding in emitted if isinstance(finding, OpenTransactions)]
             mirror.offer("open", functools.partial(open_list.on_batch, lists, wall_clock_ms()))
 
@@ -196,16 +219,19 @@ class SinkSet:
             key_file=settings.events_key_file,
         )
         view, name = self.coordinator_view, settings.cluster_name
-        return Origin(self.cluster_id, settings.bootstrap_server, path, flags, view, self.owners, name)
+        return Origin(
+            *(self.cluster_id, settings.bootstrap_server, path, flags, view, self.owners, name),
+            instance=self.instance,
+        )
 
-    def _auto_abort(self, ledger: RunningLedger, config: LibrdkafkaConfig) -> RunningAbort:
-        settings, is_off = self.settings, self.settings.auto_abort == OFF
+    def _auto_abort(self, ledger: RunningLedger, lease: GroupLease) -> RunningAbort:
+        settings = self.settings
         return RunningAbort(
             mode=settings.auto_abort,
             policy=settings.abort_policy,
             cooldown_ms=settings.abort_breaker_cooldown_ms,
             ledger=ledger,
-            lease=None if is_off else GroupLease(config, settings.events_topic, self.cluster_id),
+            lease=lease,
             instance=self.instance,
             now_ms=wall_clock_ms,
             log=self.log,
@@ -230,11 +256,13 @@ class SinkSet:
         return self._heartbeats.watched(now_ms) if self._heartbeats is not None else (0, 0)
 
     def close(self) -> Counter[str]:
-        """Closes everything, with one last attempt to deliver the waiting events; returns what was counted."""
+        """Closes everything, with one last attempt to deliver the waiting events; returns what was counted.
+
+        The lease is handed over once the events topic has its last event.
+        """
         counts: Counter[str] = Counter()
         if self._abort is not None:
             counts.update(self._abort.counts)
-            self._abort.close()
         if self._ledger is not None:
             counts.update(self._ledger.counts)
             for outbox in self._ledger.outboxes:

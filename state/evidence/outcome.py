@@ -405,11 +405,12 @@ def _of_coordinator(candidate: SpanCandidate, found: SpanConfirmation) -> Outcom
 
 
 def with_outcome(event: IncidentEvent, outcome: Outcome) -> IncidentEvent:
-    """An event with an outcome; a doubt is only about a hanging transaction."""
+    """An event with an outcome of this process; a doubt is only about a hanging transaction."""
     doubt = outcome.doubt if event.verdict == Verdict.HANGING else None
     return replace(
         event,
         expected_outcome=outcome.outcome,
+        outcome_by=None,
         outcome_doubt=doubt.kind if doubt is not None else None,
         outcome_detail=doubt.text if doubt is not None else None,
     )

@@ -11,8 +11,7 @@ Law:
   * If the process dies in between, an `abort` without a result remains. The next process reads the partition again and
     publishes what the log shows. It cannot know who wrote the marker.
   * Only the holder of the lease acts. The lease is checked again right before the marker.
-  * Refusals are published too, each reason once per incident. An instance that does not know the outcome leaves the
-    decision to one that does (speakers.py), and passes the lease on to it; but not for ever.
+  * Refusals are published too, each reason once per incident.
 
 Sans-IO, as the ledger: sinks/abort/run_abort.py carries out the plans.
 """
@@ -39,11 +38,12 @@ from txnwatch.state.incidents.abort_protocol import (
     recovered,
     too_old,
 )
+from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew
 from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
-from txnwatch.state.incidents.wanted import HoldLease, Now, PassLeaseOn, Plan, Say, Within, ask
+from txnwatch.state.incidents.wanted import AskToSpeak, HoldLease, Now, Plan, Say, Within, ask
 from txnwatch.state.model.incident import Action, ActionResult, Decision, IncidentEvent, Refusal, updated
-from txnwatch.state.model.pauses import Attempts, Every
+from txnwatch.state.model.pauses import Attempts
 from txnwatch.state.model.ports import NotSent
 from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF
@@ -53,7 +53,7 @@ from txnwatch.state.text import Said
 
 OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
-_NO_LEASE, _UNDECIDED, _LEFT = "no lease", "undecided", "left"  # what is said once
+_NO_LEASE, _UNDECIDED = "no lease", "undecided"  # what is said once
 Tries = dict[str, Attempts]  # by incident
 _ActionOf = tuple[str, TimestampMs | None]  # incident id, and when its action was decided
 
@@ -82,16 +82,16 @@ class AutoAbort:
     _unproven: dict[str, TimestampMs] = field(default_factory=dict)
     _breaker: Breaker | None = None
     _said: Said[str] = field(default_factory=Said)
-    _left_since_ms: dict[str, TimestampMs] = field(default_factory=dict)
-    _passing_on: Every[TimestampMs] = field(default_factory=lambda: Every(PASS_ON_AGAIN_MS))
 
     def recover(self) -> Plan[None]:
         """Publishes the results of markers that were announced without one.
 
         Call it before each batch of the ledger, so that the result is published before the end.
         """
+        if not (yield from ask(AskToSpeak())).speaks:
+            return
         now_ms = yield from ask(Now())
-        decided = [(one, _action_of(one)) for one in _of_a_watch(self.ledger.book.open_incidents)]
+        decided = [(one, _action_of(one)) for one in _of_a_watch(self.ledger.book)]
         self._known_ms = {which: self._known_ms.get(which, now_ms) for _, which in decided}
         left = [
             one
@@ -114,7 +114,7 @@ class AutoAbort:
         lease = yield from ask(HoldLease())
         yield from self._report_problem(lease.problem)
         if not lease.is_held:
-            if lease.problem is None and self._passing_on.is_due((yield from ask(Now()))):
+            if lease.problem is None:
                 yield from self._watch_the_holder(proven)
             return
         self._said.is_over(_UNDECIDED)
@@ -127,29 +127,6 @@ class AutoAbort:
             if written == MARKERS_AT_A_TIME:
                 break
         yield from self._refuse_unproven({incident.incident_id for incident, _ in proven})
-        yield from self._leave_to_another()
-
-    def _is_left_for_long(self, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
-        """Whether a decision was left to another instance, and nobody has decided since."""
-        since_ms = self._left_since_ms.setdefault(incident.incident_id, now_ms)
-        return incident.action is None and now_ms - since_ms >= self.policy.after_ms + LEFT_MS
-
-    def _leave_to_another(self) -> Plan[None]:
-        """Passes the lease on if another instance knows the outcome of a hang that is due, and this one does not."""
-        now_ms = yield from ask(Now())
-        due = {one for one, since_ms in self._left_since_ms.items() if now_ms - since_ms >= self.policy.after_ms}
-        undecided = [one for one in self.ledger.book.open_incidents if one.incident_id in due and one.action is None]
-        left = [one for one in undecided if self.ledger.leaves_decision(one)]
-        if not left:
-            self._said.is_over(_LEFT)
-            return
-        if self._said.is_new(_LEFT):
-            yield Say(
-                f"{len(left)} hanging transactions are left to another instance, which has published their outcome; "
-                "this one does not know it, aborts nothing there, and passes the lease on"
-            )
-        if self._passing_on.take(now_ms):
-            yield PassLeaseOn()
 
     def _report_problem(self, problem: str | None) -> Plan[None]:
         """Warns once if this instance cannot ask for the lease."""
@@ -177,7 +154,7 @@ class AutoAbort:
     def _refuse_unproven(self, proven: set[str]) -> Plan[None]:
         """Refuses incidents that others have published and this process does not find; published after a while."""
         now_ms = yield from ask(Now())
-        left = [one for one in _of_a_watch(self.ledger.book.open_incidents) if one.incident_id not in proven]
+        left = [one for one in _of_a_watch(self.ledger.book) if one.incident_id not in proven]
         self._unproven = {one.incident_id: self._unproven.get(one.incident_id, now_ms) for one in left}
         refused = objection((yield from self._case(None, None)))
         for one in left:
@@ -188,7 +165,6 @@ class AutoAbort:
         kept = known | self._unproven.keys()
         self._published = {one: reasons for one, reasons in self._published.items() if one in kept}
         self._tries = {one: tried for one, tried in self._tries.items() if one in known}
-        self._left_since_ms = {one: at_ms for one, at_ms in self._left_since_ms.items() if one in kept}
 
     def _case(self, evidence: ProvenHang | None, found: SpanConfirmation | None) -> Plan[Case]:
         now_ms = yield from ask(Now())
@@ -284,8 +260,6 @@ class AutoAbort:
         now_ms = yield from ask(Now())
         decided = action(decision, self.instance, now_ms, refusal=refusal, detail=detail, spec=spec)
         event = updated(replace(incident, action=decided), now_ms)
-        if self.ledger.leaves_decision(event) and not self._is_left_for_long(incident, now_ms):
-            return
         yield from self.ledger.publish_next(event)
         if self.ledger.book.acted.get(incident.incident_id) != decided:
             return  # another event came first
@@ -331,9 +305,10 @@ def _action_of(incident: IncidentEvent) -> _ActionOf:
     return incident.incident_id, incident.action.at_ms if incident.action is not None else None
 
 
-def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
-    """Incidents about hanging transactions, without those of aborts by hand."""
-    return [one for one in incidents if RULE_OF[one.verdict].needs_marker and not one.is_by_hand]
+def _of_a_watch(book: Book) -> list[IncidentEvent]:
+    """Incidents about hanging transactions of the watched topics, without those of aborts by hand."""
+    hanging = (one for one in book.open_incidents if RULE_OF[one.verdict].needs_marker and not one.is_by_hand)
+    return [one for one in hanging if book.is_ours(one)]
 
 
 # The limits of the automatic abort: its waiting times, its budget, and what opens the circuit breaker.
@@ -341,8 +316,6 @@ def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
 # The state repeats a candidate within a minute, and a start takes less than another minute.
 UNPROVEN_MS: Final = DurationMs(150_000)
 IDLE_HOLDER_MS: Final = DurationMs(300_000)
-PASS_ON_AGAIN_MS: Final[DurationMs] = DurationMs(300_000)  # a record on the topic may be forged
-LEFT_MS: Final = DurationMs(900_000)
 
 
 class Breaker(NamedTuple):

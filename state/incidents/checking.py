@@ -4,10 +4,9 @@ Open incidents are read again from time to time, because an end may be missed be
 `state/evidence` decides (ending.py, read_committed.py). A missing answer changes nothing that is known. Its reason is
 reported once until it changes.
 
-What the events topic claims is read again if it contradicts this process, or if nobody here has found it. An incident
-that another writer has ended and that still hangs is opened again under another id. A hang that another writer has
-published and that a fresh read contradicts ends. A published age is not checked: another writer may have observed the
-transaction for longer, and our clock proves nothing. Its incident ends with the transaction.
+What nobody here has found is read afresh, too. A hang that another writer has published and that a fresh read
+contradicts ends. A published age is not checked: another writer may have observed the transaction for longer, and our
+clock proves nothing. Its incident ends with the transaction.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ from txnwatch.state.evidence.ending import (
 )
 from txnwatch.state.evidence.read_committed import UnmovedOffset, blocked_reads, look_again
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans, confirm_transactions
+from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans
 from txnwatch.state.incidents.life import Happening, NextStep
-from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
     Change,
     DescribeTransactions,
@@ -46,12 +44,11 @@ from txnwatch.state.incidents.wanted import (
     Say,
     ask,
 )
-from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import (
     AffectedGroup,
     IncidentEvent,
     Resolution,
-    SpanKey,
     WaitingGroup,
     partition_of,
     updated,
@@ -77,78 +74,16 @@ from txnwatch.state.text import Said
 Ends = list[tuple[IncidentEvent, Resolution]]
 
 
-@dataclass(slots=True)
-class Doubts:
-    """What must be read again.
-
-    Attributes:
-        spans: the spans whose incident an event of another writer has ended.
-    """
-
-    book: Book
-    spans: dict[SpanKey, None] = field(default_factory=dict)
-    _transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.spans or self._transactions)
-
-    def add(self, incident: IncidentEvent) -> None:
-        """Plans a fresh read of an incident that another writer has ended."""
-        candidate = self.book.findings.transactions.pop(incident.incident_id, None)
-        if candidate is not None:
-            first = self.book.transaction_id(candidate.producer_id, candidate.view, candidate)
-            self._transactions[first] = candidate
-        elif incident.span is not None:
-            self.spans[incident.span] = None
-
-    def read_again(self) -> Plan[list[SpanCandidate | TransactionCandidate]]:
-        """Candidates that others have ended and a fresh read confirms; read again until they are open, or over."""
-        spans = yield from self._spans_read_again()
-        transactions = yield from self._transactions_read_again()
-        return [*spans, *transactions]
-
-    def _spans_read_again(self) -> Plan[list[SpanCandidate]]:
-        findings = self.book.findings
-        left = {key: findings.get(key) for key in self.spans if not self._is_published_by_us(key)}
-        asked = [evidence.candidate for evidence in left.values() if evidence is not None][:CANDIDATES_AT_A_TIME]
-        self.spans = {key: None for key, evidence in left.items() if evidence is not None}
-        confirmed = []
-        for candidate, now in (yield from confirm_spans(asked)):
-            key = key_of(candidate)
-            if now.answer is Answer.CONFIRMED:
-                confirmed.append(candidate)
-            elif now.answer is Answer.REFUTED:
-                del self.spans[key]
-                findings.drop_refuted(key)
-        return confirmed
-
-    def _is_published_by_us(self, key: SpanKey) -> bool:
-        known = self.book.store.open_span(*key)
-        return known is not None and self.book.is_found(known)
-
-    def _transactions_read_again(self) -> Plan[list[TransactionCandidate]]:
-        is_open = self.book.store.open_one
-        self._transactions = {one: found for one, found in self._transactions.items() if is_open(one) is None}
-        asked = dict(list(self._transactions.items())[:CANDIDATES_AT_A_TIME])
-        answers = yield from confirm_transactions(list(asked.values()))
-        confirmed = []
-        for incident_id, (candidate, now) in zip(asked, answers, strict=True):
-            if now.answer is Answer.CONFIRMED:
-                confirmed.append(candidate)
-            elif now.answer is Answer.REFUTED:
-                del self._transactions[incident_id]
-        return confirmed
-
-    def contradictions(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[Ends]:
-        """The ends of incidents that this process has not found, and that a fresh read contradicts."""
-        spans = [one for one in incidents if is_doubtful_span(one, was_found=self.book.was_found(one))]
-        spans = spans[:CANDIDATES_AT_A_TIME]
-        ends: Ends = []
-        answers = yield from confirm_spans([candidate_of(one) for one in spans])
-        for one, (_, found) in zip(spans, answers, strict=True):
-            if found.answer is Answer.REFUTED and found.description is not None:
-                ends.append((one, ending.refuted(now_ms, found.description)))
-        return ends
+def contradictions(book: Book, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[Ends]:
+    """The ends of incidents that this process has not found, and that a fresh read contradicts."""
+    spans = [one for one in incidents if is_doubtful_span(one, was_found=book.was_found(one))]
+    spans = spans[:CANDIDATES_AT_A_TIME]
+    ends: Ends = []
+    answers = yield from confirm_spans([candidate_of(one) for one in spans])
+    for one, (_, found) in zip(spans, answers, strict=True):
+        if found.answer is Answer.REFUTED and found.description is not None:
+            ends.append((one, ending.refuted(now_ms, found.description)))
+    return ends
 
 
 def is_doubtful_span(incident: IncidentEvent, *, was_found: bool) -> bool:
@@ -357,7 +292,6 @@ class OpenChecks:
     """Checks open incidents from time to time; `due_ms` is the time of the next check."""
 
     book: Book
-    doubts: Doubts
     follow_up: FollowUp
     due_ms: TimestampMs = AT_ONCE
 
@@ -371,15 +305,15 @@ class OpenChecks:
             return
         book, store = self.book, self.book.store
         self.due_ms = now_ms + pause_ms((known.detected_at_ms for known in store.open_incidents), now_ms)
-        for incident, now, resolution in (yield from self.follow_up.look(store.left_to_us(now_ms), now_ms)):
+        for incident, now, resolution in (yield from self.follow_up.look(book.left_to_us(now_ms), now_ms)):
             if resolution is not None:
                 yield from self._end(incident, Happening.OVER, resolution, now_ms)
             elif needs_update(incident, update := updated(now, now_ms)):
                 yield from changed(book, incident, book.as_found(update))
-        left = store.left_to_us(now_ms)
+        left = book.left_to_us(now_ms)
         for incident in [one for one in left if store.is_double(one)]:
             yield from self._end(incident, Happening.DOUBLED, no_longer_open(now_ms, _DOUBLE), now_ms)
-        for incident, resolution in (yield from self.doubts.contradictions(left, now_ms)):
+        for incident, resolution in (yield from contradictions(book, store.left_to_us(now_ms), now_ms)):
             yield from self._end(incident, Happening.CONTRADICTED, resolution, now_ms)
         if self.follow_up.is_waiting:
             self.due_ms = now_ms + LOG_SHOWS_MS
@@ -391,7 +325,7 @@ class OpenChecks:
         book, key = self.book, incident.span
         known = book.store.known[incident.incident_id]
         then = book.step(known, happens)
-        if then not in {NextStep.END, NextStep.END_AT_ONCE}:
+        if then is not NextStep.END:
             return
         its_own = book.store.open_span(*key) if key is not None else None
         is_found = book.is_found(incident)

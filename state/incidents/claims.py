@@ -1,22 +1,15 @@
-"""What an event on the events topic counts: beside what this process has found, and by its order on the topic. Pure.
+"""What an event of another writer on the events topic counts beside what this process has found. Pure.
 
 Law: a claim never replaces a finding. The subject of an incident never changes. Of an event with another subject, or
-about an incident of this process's own, only sequence, status, time, action and resolution are used. Only the log
-proves that another writer's marker was successful. An open incident of another writer that this process has never
-found is read again.
+about an incident of this process's own, only sequence, status, time, action and resolution are used, and only while
+another instance speaks. Only the log proves that another writer's marker was successful.
 
-Law: the order on the events topic decides.
-  * Of two events with one sequence the first on the topic counts, because a consumer that keeps `ce_id` drops the
-    second. If the second was an end, its writer publishes the end again after the first.
-  * If an older event of an incident follows a later one, or its end, the later one is published again, because
-    compaction keeps the last record. An open incident that this process has not found is not published again.
-  * An event of another cluster, or with a sequence that leaves no room for the next events, is not used.
+An event of another cluster, or with a sequence that leaves no room for the next events, is not used.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident import (
@@ -24,10 +17,8 @@ from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     Action,
     ActionResult,
-    EndKind,
     ExpectedOutcome,
     IncidentEvent,
-    OutcomeDoubt,
 )
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
@@ -84,39 +75,6 @@ def differs(published: IncidentEvent, found: IncidentEvent) -> bool:
     return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
 
 
-# What an instance says that has withdrawn the outcome: it has read the data later, and knows more.
-_WITHDRAWN: Final = frozenset({OutcomeDoubt.WRITTEN_SINCE, OutcomeDoubt.BEGUN_SINCE, OutcomeDoubt.CONTRADICTION})
-_DECIDED: Final = frozenset({EndKind.COMMITTED, EndKind.ABORTED})
-_BY_LOG: Final = _DECIDED | {EndKind.ABSORBED}
-
-
-def contradicts_end(record: IncidentEvent, found: IncidentEvent) -> bool:
-    """Whether a record on the events topic says otherwise than the end that this process has found.
-
-    What hangs again is another incident. What the log shows counts more than an end that nobody saw. Of two ends that
-    the log shows, only `committed` and `aborted` exclude each other: an instance that began later may not know that a
-    later transaction took in the data. So two honest instances never correct each other in turns.
-    """
-    if record.is_open:
-        return True
-    if is_seen(record) and not is_seen(found):
-        return False
-    is_other_end = is_seen(found) and (not is_seen(record) or {_how(record), _how(found)} == _DECIDED)
-    return is_other_end or _contradicts_outcome(record, found)
-
-
-def is_seen(end: IncidentEvent) -> bool:
-    """Whether the log has shown how the transaction ended."""
-    return _how(end) in _BY_LOG
-
-
-def _contradicts_outcome(record: IncidentEvent, found: IncidentEvent) -> bool:
-    """Whether an end has another outcome than the one that was found, or none; a withdrawn one is none of them."""
-    if found.verdict != Verdict.HANGING or found.expected_outcome in {ExpectedOutcome.UNKNOWN, record.expected_outcome}:
-        return False
-    return record.outcome_doubt not in _WITHDRAWN and _how(record) is not EndKind.REFUTED
-
-
 def is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
     """Whether two events of one incident have different subjects."""
     pairs = [(getattr(one, name), getattr(other, name)) for name in _IDENTITY]
@@ -151,36 +109,10 @@ def with_newer_verdict(known: IncidentEvent, event: IncidentEvent) -> IncidentEv
     )
 
 
-# The order on the events topic, and how long events count.
+# How long events count, and which sequences.
 
 SEEN_OVER_MS: Final = DurationMs(3_600_000)
 ROOM: Final = 1_000  # sequences that other writers may not use: an announced marker must be followed by its result
-
-
-class Arrival(Enum):
-    """What the next record of an incident on the events topic is."""
-
-    OLDER = auto()
-    REPEATED = auto()
-    KNOWN = auto()
-    NEW = auto()
-
-
-def arrival(event: IncidentEvent, last: int, known: IncidentEvent | None, sent: IncidentEvent | None) -> Arrival:
-    """What an event is, by its sequence.
-
-    Args:
-        event: the event that was read from the topic.
-        last: the highest sequence of its incident on the topic before it.
-        known: the latest event of the incident that this process knows.
-        sent: the event with the same id that this process has sent and not yet read back.
-    """
-    if event.sequence < last:
-        return Arrival.OLDER
-    if event.sequence == last:
-        return Arrival.REPEATED
-    is_behind = known is not None and known.sequence > event.sequence
-    return Arrival.KNOWN if is_behind or event == sent else Arrival.NEW
 
 
 def is_usable(event: IncidentEvent, cluster_id: str, sent: IncidentEvent | None) -> bool:
@@ -188,29 +120,6 @@ def is_usable(event: IncidentEvent, cluster_id: str, sent: IncidentEvent | None)
     if event.cluster_id != cluster_id:
         return False
     return event.sequence < SPENT_SEQUENCE - ROOM or event == sent
-
-
-def hides(event: IncidentEvent, known: IncidentEvent) -> bool:
-    """Whether an event of the same sequence that follows the last event on the topic says something else.
-
-    A consumer that keeps `ce_id` drops it, and compaction keeps it.
-    """
-    if known.sequence != event.sequence:
-        return False
-    if event.is_open is not known.is_open:
-        return True
-    if known.is_open:
-        return differs(event, known)
-    return _how(event) != _how(known)
-
-
-def _how(event: IncidentEvent) -> EndKind | None:
-    return event.resolution.how if event.resolution is not None else None
-
-
-def is_before_end(event: IncidentEvent, sent: IncidentEvent | None) -> bool:
-    """Whether an event came first, and this process has sent an end with the same sequence."""
-    return sent is not None and not sent.is_open and event.is_open
 
 
 class EndedIncident(NamedTuple):

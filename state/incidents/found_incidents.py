@@ -8,9 +8,8 @@ Apart: ledger.py has the order of all parts; with this one it would have more th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
 
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
@@ -61,7 +60,6 @@ from txnwatch.state.model.incident import (
     IncidentEvent,
     Resolution,
     SpanKey,
-    resolved,
     updated,
 )
 from txnwatch.state.model.pauses import Attempts
@@ -98,40 +96,26 @@ class SpanIncidents:
     refuted: set[TopicPartition] = field(default_factory=set)
 
     def end_over(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
-        """Ends incidents whose span has ended, and drops the findings about it.
-
-        Another writer may have published another end already.
-        """
+        """Ends incidents whose span has ended, and drops the findings about it."""
         book = self.book
-        found = [one for one in emitted if isinstance(one, SpanEnded)]
-        keys = [_key_of_end(one) for one in found]
-        ends = [(end, known) for end, key in zip(found, keys, strict=True) for known in self._ended_by(end, key)]
-        names = {incident.transactional_id for ended, incident in ends if ended.how is SpanEnd.MARKER}
+        found = [(one, _key_of_end(one)) for one in emitted if isinstance(one, SpanEnded)]
+        ends = [(end, key, known) for end, key in found if (known := self._ended_by(end, key)) is not None]
+        names = {incident.transactional_id for ended, _, incident in ends if ended.how is SpanEnd.MARKER}
         named = sorted(name for name in names if name is not None)
         owners = (yield from ask(DescribeTransactions(named))) if named else {}
-        for ended, incident in ends:
-            key, owner = _key_of_end(ended), owners.get(incident.transactional_id or "")
+        for ended, key, incident in ends:
+            owner = owners.get(incident.transactional_id or "")
             proof, ours = book.findings.get(key), book.findings.marker(key)
             view = proof.candidate.view if proof is not None else None
             resolution = ending.span_resolution(ended, incident, owner, now_ms, view, ours)
             yield from end_found_here(book, incident, resolution, now_ms)
-        for key in keys:
+        for _, key in found:
             book.findings.over(key)
 
-    def _ended_by(self, ended: SpanEnded, key: SpanKey) -> Iterator[IncidentEvent]:
-        """The incidents that end with a span: one that has ended already, but not by the log, and the open one."""
-        ends, known = self.book.ends, self.book.store.open_span(*key)
-        for before in (ends.awaited(key), ends.unseen(key)):
-            if before is not None and self._is_end_of(ended, before, is_only_one=known is None):
-                yield before
-        if known is not None and not ending.is_of_earlier_data(ended.span, known):
-            yield known
-
-    def _is_end_of(self, ended: SpanEnded, foreign: IncidentEvent, *, is_only_one: bool) -> bool:
-        """Whether it is the incident's own end: an incident that is open may be about the producer's next hang."""
-        span, start = ended.span, foreign.txn_start_offset
-        is_elsewhere = ending.is_of_earlier_data(span, foreign) or ending.is_another(span, foreign)
-        return start == span.start_offset or (is_only_one and not is_elsewhere)
+    def _ended_by(self, ended: SpanEnded, key: SpanKey) -> IncidentEvent | None:
+        """The open incident that ends with a span."""
+        known = self.book.store.open_span(*key)
+        return known if known is not None and not ending.is_of_earlier_data(ended.span, known) else None
 
     def learn_owners(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents without an owner, if a candidate that is repeated names it now."""
@@ -228,14 +212,12 @@ class SpanIncidents:
         if known is not None and then is NextStep.END_AND_OPEN:
             yield Change(book.end_of(known, ending.no_longer_open(now_ms, _ANOTHER), now_ms), then)
         if then in {NextStep.OPEN, NextStep.END_AND_OPEN}:
-            for end in book.silence.take_ends_about(event.span):
-                yield Change(end, NextStep.PUBLISH_AGAIN)
             yield Change(replace(event, incident_id=book.store.unused(event.incident_id)), NextStep.OPEN)
         elif known is not None and then is NextStep.CHANGE_VERDICT:
-            yield from adopted(book, known, with_newer_verdict(known, event), is_update=True, now_ms=now_ms)
+            yield from adopted(with_newer_verdict(known, event), is_update=True, now_ms=now_ms)
         elif known is not None and then is NextStep.ADOPT:
             ours = found_too(known, event)
-            yield from adopted(book, known, ours, is_update=is_update_of_span(known, ours), now_ms=now_ms)
+            yield from adopted(ours, is_update=is_update_of_span(known, ours), now_ms=now_ms)
 
     def _is_settled(self, candidate: SpanCandidate) -> bool:
         """Whether the incident is published, and this process has found it itself; or it has a worse verdict."""
@@ -249,33 +231,18 @@ class SpanIncidents:
 
 
 def end_found_here(book: Book, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> Plan[None]:
-    """Ends an open incident. If another writer has ended it already, the end found here follows only if it differs."""
-    then, known = book.step(incident, Happening.OVER), book.store.known.get(incident.incident_id)
-    if known is not None and known.is_open:
-        before = book.ends.before(known)
-        if then is NextStep.END and before is not None:
-            yield Change(resolved(replace(before, sequence=known.sequence), now_ms, resolution), then)
-        elif then is NextStep.END:
-            yield Change(book.end_of(incident, resolution, now_ms), then)
-        return
-    book.ends.take_found_late(resolved(incident, now_ms, resolution), known, now_ms)
+    """Ends an open incident."""
+    then = book.step(book.store.known.get(incident.incident_id), Happening.OVER)
+    if then is NextStep.END:
+        yield Change(book.end_of(incident, resolution, now_ms), then)
 
 
-def adopted(
-    book: Book, known: IncidentEvent, ours: IncidentEvent, *, is_update: bool, now_ms: TimestampMs
-) -> Plan[None]:
-    """Stores what was found about a published incident, and publishes it if it is an update, or if it has to follow.
-
-    An update may be left to another instance. Then an owner that it adds is told later (`learn_owners`).
-    """
-    left = book.step_once_found(known)
-    told = NextStep.UPDATE if left is NextStep.NOTHING else NextStep.CORRECT
-    if not is_update and left is not NextStep.CORRECT:
+def adopted(ours: IncidentEvent, *, is_update: bool, now_ms: TimestampMs) -> Plan[None]:
+    """Stores what was found about a published incident, and publishes it if it is an update."""
+    if is_update:
+        yield Change(updated(ours, now_ms), NextStep.UPDATE)
+    else:
         yield Change(ours, NextStep.ADOPT)
-        if left is NextStep.PUBLISH_AGAIN:
-            yield Change(ours, left)
-    elif not (yield from ask(Change(updated(ours, now_ms), told))):
-        yield Change(replace(ours, transactional_id=known.transactional_id), NextStep.ADOPT)
 
 
 def is_update_of_span(known: IncidentEvent, found: IncidentEvent) -> bool:
@@ -303,8 +270,7 @@ class TransactionIncidents:
         for moved in emitted:
             if isinstance(moved, TransactionMoved):
                 first = book.transaction_id(moved.producer_id, moved.candidate_view, moved)
-                awaited = (book.ends.awaited(one) for one in book.store.used_ids(first))
-                incident = book.store.open_one(first) or next((one for one in awaited if one is not None), None)
+                incident = book.store.open_one(first)
                 if incident is not None:
                     yield from end_found_here(book, incident, ending.transaction_resolution(moved, now_ms), now_ms)
 
@@ -334,7 +300,7 @@ class TransactionIncidents:
             yield Change(updated(worse, event.time_ms), then)
         elif known is not None and then is NextStep.ADOPT:
             ours = found_too(known, event)
-            yield from adopted(self.book, known, ours, is_update=differs(known, ours), now_ms=event.time_ms)
+            yield from adopted(ours, is_update=differs(known, ours), now_ms=event.time_ms)
         return event.incident_id if known is None else known.incident_id
 
     def _is_worse(self, candidate: TransactionCandidate) -> bool:
@@ -388,7 +354,7 @@ class OutcomeRetries:
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate):
                 known = self.book.open_about(candidate)
-                if is_without_outcome(known):
+                if self.book.lacks_outcome(known):
                     self._repeated(known.incident_id, candidate, now_ms)
         due = [incident for incident in self._due(now_ms) if self._evidence(incident) is not None]
         starts = {incident.incident_id: self._start(incident) for incident in due}
@@ -414,7 +380,7 @@ class OutcomeRetries:
                 found = self.book.as_found(incident)
                 is_known = found.expected_outcome != ExpectedOutcome.UNKNOWN
                 then = self.book.step(incident, Happening.WITHDRAWN)
-                if incident.expected_outcome != ExpectedOutcome.UNKNOWN and not is_known and then is NextStep.CORRECT:
+                if incident.expected_outcome != ExpectedOutcome.UNKNOWN and not is_known and then is NextStep.UPDATE:
                     yield Change(updated(found, now_ms), then)
 
     def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: TimestampMs) -> None:
@@ -430,8 +396,9 @@ class OutcomeRetries:
 
     def _due(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         known = self.book.store.known
-        self._awaited = {one: awaited for one, awaited in self._awaited.items() if is_without_outcome(known.get(one))}
-        self._settled = {one: basis for one, basis in self._settled.items() if is_without_outcome(known.get(one))}
+        lacking = {one for one in (*self._awaited, *self._settled) if self.book.lacks_outcome(known.get(one))}
+        self._awaited = {one: awaited for one, awaited in self._awaited.items() if one in lacking}
+        self._settled = {one: basis for one, basis in self._settled.items() if one in lacking}
         due = ((awaited.attempts.due_ms, one) for one, awaited in self._awaited.items())
         line = sorted((due_ms, one) for due_ms, one in due if due_ms <= now_ms)
         return [known[one] for _, one in line[:OUTCOMES_AT_A_TIME]]
@@ -469,13 +436,6 @@ class OutcomeRetries:
             self._awaited[incident.incident_id] = awaited
 
 
-def is_without_outcome(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:
-    """Whether this is an open incident about a hang with an unknown outcome."""
-    if incident is None or not incident.is_open or incident.verdict != Verdict.HANGING:
-        return False
-    return incident.expected_outcome == ExpectedOutcome.UNKNOWN
-
-
 @dataclass(slots=True)
 class OwnerSearch:
     """Names the owner of a hang that no coordinator knows: its transactional id has expired, and the log still has it.
@@ -492,7 +452,7 @@ class OwnerSearch:
     _attempts: Attempts = field(default_factory=Attempts)
 
     def learn(self, now_ms: TimestampMs) -> Plan[None]:
-        """Changes incidents whose owners are known now; a change that is left to another instance is tried again."""
+        """Changes incidents whose owners are known now."""
         nameless = {one.incident_id: one for one in self.book.open_incidents if self._is_nameless(one)}
         self._names = {one: name for one, name in self._names.items() if one in nameless}
         left = [one for one in nameless.values() if one.incident_id not in self._names]

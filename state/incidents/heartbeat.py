@@ -67,6 +67,7 @@ class Heartbeat:
         is_ready: whether the watch has read what it needs once.
         undelivered_events: how many events the events topic has not taken.
         topics_digest: of the settings that choose the topics. Watchers with the same one cover the same partitions.
+        speaks: whether it publishes the events of those that watch the same topics.
     """
 
     instance: str
@@ -89,6 +90,7 @@ class Heartbeat:
     is_ready: bool | None = None
     undelivered_events: int | None = None
     topics_digest: str | None = None
+    speaks: bool | None = None
 
     @property
     def key(self) -> str:
@@ -150,6 +152,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "is_ready": lambda value: value is None or type(value) is bool,
     "undelivered_events": lambda value: value is None or is_number(0, INT64)(value),
     "topics_digest": lambda value: value is None or is_text(64)(value),
+    "speaks": lambda value: value is None or type(value) is bool,
 }
 
 

@@ -3,16 +3,16 @@
 Law: an incident is published only after a fresh read confirms it (a stray write is proven by the log itself). An
 `opened` event is followed by one `resolved` event, with `updated` events in between only for relevant changes. Nothing
 is resolved without evidence. An incident is never opened twice. A second `resolved` event follows only if a record of
-another writer is not true, or lacks the outcome.
+another writer stands behind the first one.
+
+Law: one instance speaks (speaking.py). Every instance finds, confirms and stores; only the speaker publishes. What an
+instance finds while another one speaks is untold (untold.py). The speaker answers each record of another writer with
+its own state, in the round that follows. An instance that begins to speak reads each open incident afresh, and then
+tells what is untold.
 
 The ledger's durable storage is the compacted events topic, which it follows. So a restart, a replayed micro-batch,
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
 missed end is found when open incidents are checked again. An event on the topic is only a claim.
-
-Law: of two instances the one that knows more speaks (speakers.py, ends.py). An event with `unknown` waits while another
-instance knows the outcome. These do not wait: the result of a marker, a correction, the end of a false claim, the
-withdrawal of an outcome that this process has found itself, and an event that is published again because a record hides
-it. If another writer has published another end, the one that is found here follows it.
 
 The parts (spans, transactions, outcomes, owners, checks, doubts) read the book, keep what they find in its `findings`,
 and want changes. Only `_make` makes a change. The store itself takes what other writers have published (`_listen`).
@@ -22,13 +22,14 @@ Sans-IO: sinks/incidents/run_ledger.py carries out the plans.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
+from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.evidence.proven_hang import StoredFindings
-from txnwatch.state.incidents.book import Book, IncidentStore
-from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
+from txnwatch.state.incidents.book import Book
+from txnwatch.state.incidents.checking import FollowUp, OpenChecks
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
 from txnwatch.state.incidents.event_builder import fitting, named
 from txnwatch.state.incidents.found_incidents import (
@@ -38,29 +39,32 @@ from txnwatch.state.incidents.found_incidents import (
     SpanIncidents,
     TransactionIncidents,
 )
-from txnwatch.state.incidents.life import MAKING, Happening, NextStep, step
+from txnwatch.state.incidents.incident_store import USED_UP, IncidentStore
+from txnwatch.state.incidents.life import UNPUBLISHED, UNSTORED, Happening, NextStep
 from txnwatch.state.incidents.own_findings import OwnFindings
 from txnwatch.state.incidents.wanted import (
+    AskToSpeak,
     Bury,
     Change,
-    FindAnotherInstance,
-    FollowRecord,
+    FallSilent,
     Now,
     Plan,
     Publish,
-    PublishAgain,
     ReadNewRecords,
+    TakeOver,
     Tidy,
+    Withdraw,
     Within,
     ask,
     intercepted,
 )
-from txnwatch.state.model.findings import Finding, SpanEnded
+from txnwatch.state.model.findings import Finding, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import (
     RETENTION_MS,
     IncidentEvent,
+    IncidentStatus,
     Overwritten,
-    updated,
+    resolved,
 )
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.transaction import Marker
@@ -110,25 +114,27 @@ class Ledger:
 
     Attributes:
         before: what an earlier process of this watch has found.
+        watches: whether this instance watches a topic; None for all.
         follows: whether published events are read back from the topic.
         may_read_log: whether the coordinators' log can be searched for owners that no coordinator has.
         retention: how long an incident that ended is kept.
         counts: confirmations by answer, for the metrics.
         book: what is known about all incidents.
         checks: the next check of open incidents.
-        doubts: what must be read again because of events of other writers.
+        speaks: whether this instance speaks, by the last answer.
         answers: the answers of fresh reads.
     """
 
     origin: Origin
     before: InitVar[StoredFindings | None] = None
+    watches: InitVar[Callable[[str], bool] | None] = None
     follows: bool = False
     may_read_log: InitVar[bool] = False
     retention: Retention = field(default_factory=Retention)
     counts: Counter[str] = field(default_factory=Counter)
     book: Book = field(init=False)
     checks: OpenChecks = field(init=False)
-    doubts: Doubts = field(init=False)
+    speaks: bool = False
     answers: Answers = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
     _outcomes: OutcomeRetries = field(init=False)
@@ -137,11 +143,13 @@ class Ledger:
     _transactions: TransactionIncidents = field(init=False)
     _tidying: Every[TimestampMs] = field(default_factory=lambda: Every(TIDY_MS))
 
-    def __post_init__(self, before: StoredFindings | None, may_read_log: bool) -> None:
+    def __post_init__(
+        self, before: StoredFindings | None, watches: Callable[[str], bool] | None, may_read_log: bool
+    ) -> None:
         book = self.book = Book(self.origin, OwnFindings(before))
+        book.watches = watches or book.watches
         self.answers = Answers(self.counts)
-        self.doubts = Doubts(book)
-        self.checks = OpenChecks(book, self.doubts, FollowUp())
+        self.checks = OpenChecks(book, FollowUp())
         self._outcomes = OutcomeRetries(book)
         self._owners = OwnerSearch(book, may_read_log)
         self._spans = SpanIncidents(book, self.checks, self._outcomes, self._queues, self.answers)
@@ -164,14 +172,13 @@ class Ledger:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an incident is open or an end waits, or a candidate or a doubt waits for a fresh read."""
-        return bool(self.book.open_incidents or self._queues.waiting or self.doubts or self.book.silence.has_ends)
+        """Whether an incident is open, a candidate waits for a fresh read, or the speaker has something left to say."""
+        is_left = self.speaks and bool(self.book.untold)
+        return bool(self.book.open_incidents or self._queues.waiting) or is_left
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
-        self.store.remember(found, now_ms)
-        for event in self.book.open_incidents if self.follows else ():
-            self.book.silence.heard(event)
+        self.book.remember(found, now_ms)
         self.checks.due_ms = AT_ONCE
 
     def on_batch(self, emitted: Sequence[Finding]) -> Plan[None]:
@@ -179,24 +186,22 @@ class Ledger:
         now_ms = yield from ask(Now())
         self.refuted.clear()
         self.book.looks.take(emitted)
+        yield from self._published(self._first(emitted, now_ms))
         yield from self._tidy(now_ms)
-        yield from self._published(self._first(emitted, now_ms), now_ms)
         for learn in (self._outcomes.learn(emitted, now_ms), self._owners.learn(now_ms)):
-            yield from self._published(ask(Within(OUTCOME_BUDGET_MS, learn)), now_ms)
+            yield from self._published(ask(Within(OUTCOME_BUDGET_MS, learn)))
         yield from self.findings.keep(now_ms)
 
     def _first(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         yield from self._listen(now_ms)
-        for end in self.book.silence.ends_to_publish(self.store.known, now_ms):
-            yield Change(end, NextStep.PUBLISH_AGAIN)
         ends = [one for one in emitted if isinstance(one, SpanEnded)]
         self._queues.over(ends)
         self.answers.undecided.over(ends)
         yield Within(CONFIRM_BUDGET_MS, self._emitted(emitted, now_ms))
         yield Within(CONFIRM_BUDGET_MS, self.checks.check(now_ms))
+        yield from self._tell(now_ms)
 
     def _emitted(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
-        emitted = [*emitted, *(yield from self.doubts.read_again())]
         yield from self._spans.end_over(emitted, now_ms)
         yield from self._spans.tell_stray_writes(emitted, now_ms)
         yield from self._transactions.end_over(emitted, now_ms)
@@ -208,147 +213,142 @@ class Ledger:
     def publish_next(self, event: IncidentEvent) -> Plan[bool]:
         """Publishes the next event of an open incident. Returns whether the events topic already has it.
 
-        Nothing is published if another instance has published the next event, or the end, in the meantime.
+        Nothing is published if another instance speaks, or has published the next event or the end in the meantime.
         """
         now_ms = yield from ask(Now())
-        yield from self._published(self._listen(now_ms), now_ms)
+        yield from self._published(self._listen(now_ms))
         then = self.book.step(self.store.known.get(event.incident_id), Happening.DECIDED)
-        if not self.store.is_next(event) or then is not NextStep.TELL:
+        if not self.speaks or not self.store.is_next(event) or then is not NextStep.UPDATE:
             return False
         if event.action is not None:
             self.book.acted[event.incident_id] = event.action
         next_one = Change(self.book.as_found(event), then)
-        return (yield from self._published(ask(next_one), now_ms))
-
-    def leaves_decision(self, event: IncidentEvent) -> bool:
-        """Whether a decision that leads to no marker is another instance's, which knows the outcome."""
-        return self.book.silence.knows_less(self.book.as_found(event))
+        return (yield from self._published(ask(next_one)))
 
     def wrote(self, incident: IncidentEvent, marker: Marker) -> None:
         """Records that a marker of this process is proven to have ended an incident's span."""
         if incident.span is not None:
             self.findings.wrote(incident.span, marker)
 
-    def _published(self, plan: Plan[Any], now_ms: TimestampMs) -> Plan[bool]:
+    def _published(self, plan: Plan[Any]) -> Plan[bool]:
         """Makes the changes that a plan wants, and publishes them in order, cut where they do not fit into a record.
 
-        Returns whether the events topic has everything that was published.
+        If another instance speaks, they are kept as untold. Returns whether the topic has all that was published.
         """
         made: list[IncidentEvent] = []
-        yield from intercepted(plan, lambda change: self._make(change, made, now_ms))
+        yield from intercepted(plan, lambda change: self._make(change, made))
         made = [event for event in made if not self.store.is_behind(event)]  # another writer was quicker
-        if self.follows:
-            self.store.sent(made)
-        return (yield from ask(Publish(made)))
-
-    def _make(self, change: Change, made: list[IncidentEvent], now_ms: TimestampMs) -> bool:
-        """The only place that makes a change of this process. An end is stored at once, also if it waits."""
-        event = named(change.event, self.origin.owners, self.origin.cluster)
-        making = MAKING[change.step]
-        is_kept = making.may_wait and self.book.silence.keep_back(event, now_ms)
-        if is_kept and event.is_open:
+        voice = yield from ask(AskToSpeak())
+        told = [event for event in made if voice.of_transactions or (voice.speaks and event.topic is not None)]
+        for event in made:
+            if event not in told:
+                self.book.untold.keep(event)
+        if not voice.speaks:
             return False
-        if change.step is NextStep.OPEN:
-            self.book.ends.open(event)
-        if making.is_stored:
-            self.store.enter(event)
-            if not event.is_open:
-                self.book.ends.take_found(event, now_ms)
-                self.book.forget_found(event.incident_id)
-        if is_kept:
-            self.store.sent([fitting(event)])  # so that it follows a record with its sequence
-        elif making.is_published:
-            self.book.waiting.pop(event.incident_id, None)
-            self.book.silence.published(event.incident_id)
+        if self.follows:
+            self.store.sent(told)
+        return (yield from ask(Publish(told)))
+
+    def _make(self, change: Change, made: list[IncidentEvent]) -> None:
+        """The only place that makes a change of this process."""
+        event, book = self.book.authored(named(change.event, self.origin.owners, self.origin.cluster)), self.book
+        if change.step in UNSTORED:
+            book.forget_found(event.incident_id)
+        else:
+            book.stored(event)
+        if change.step in UNPUBLISHED:
+            return
+        if self.speaks and change.step is not NextStep.TELL_AGAIN and event.incident_id in book.untold:
+            told = book.told_again(event, event.time_ms)  # the change is told with what is untold
+            book.untold.told(event.incident_id)
+            for one in told:
+                book.stored(one)
+            made.extend(map(fitting, told))
+        else:
             made.append(fitting(event))
-        return True
 
     def _listen(self, now_ms: TimestampMs) -> Plan[None]:
-        """Takes the new records of the events topic, and makes the steps that follow.
+        """Takes the new records of the events topic.
 
-        An end that is published again follows all records of its incident, and so does what a record hides.
+        What another instance has written before this one begins to speak is taken over, and not answered.
         """
+        voice = yield from ask(AskToSpeak())
+        self.book.tells_transactions = voice.of_transactions
+        if self.speaks and not voice.speaks:
+            yield from self._fall_silent()
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
-                self.store.overwrite(record.incident_id)
-                self.book.silence.hidden(record.incident_id)
+                self.store.hidden.add(record.incident_id)
             else:
                 yield from self._take(record, now_ms)
-        self.book.silence.is_another_there = yield from ask(FindAnotherInstance())
-        yield from self._end_spent()
-        yield from self._end_again(now_ms)
-        yield from self._publish_over_invalid()
+        for incident_id in self.store.take_hidden():
+            if incident_id in self.store.known and self.store.known[incident_id].is_open:
+                self.book.untold.mark(incident_id)
+        yield from self._end_spent(now_ms)
+        if voice.speaks and not self.speaks:
+            self.speaks, self.checks.due_ms = True, now_ms
+            yield TakeOver()
 
     def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
-        """Takes one record, and makes the step that follows."""
-        received = self.book.receive(record, now_ms)
-        known = received.known
-        if known is None:
-            return
-        if received.happens is None:  # the last event is the last record again
-            self.book.waiting.pop(known.incident_id, None)
-            return
-        if received.is_new:
-            end_waits = self.book.silence.waiting_end(record.incident_id) is not None
-            yield from self._follow(record, known, now_ms)
-            if end_waits and record.is_open:
-                self.book.ends.follow(record)
-                return
-        else:
-            self.book.silence.hidden(record.incident_id)
-        then = step(received.was, received.happens)
-        match then:
-            case NextStep.END_AGAIN:
-                self.book.ends.follow(record)
-            case NextStep.PUBLISH_AGAIN:
-                yield Change(self.book.last_version(known), then)
-            case NextStep.CORRECT:
-                yield Change(self.book.as_found(updated(known, now_ms)), then)
-            case NextStep.WAIT:
-                self.book.waiting.setdefault(known.incident_id, received.happens)
-            case NextStep.READ_AGAIN:
-                self.doubts.add(known)
+        """Takes one record of the topic."""
+        taken = self.store.take(record, now_ms)
+        if taken is None or (self.speaks and (taken.is_own or self.store.stands_behind(record))):
+            return  # our own event follows it
+        known = self.store.known.get(record.incident_id)
+        if self.speaks and self.book.defends(known):
+            self.book.follow(record)
+            yield Withdraw(record)
+        elif taken.is_next or (taken.is_own and known is not None):
+            if not self.speaks:
+                self.book.hear_outcome(record)
+            self.book.adopt(record, now_ms)
+            self.checks.due_ms = now_ms
+        elif known is not None:
+            self.book.untold.mark(record.incident_id)
 
-    def _follow(self, record: IncidentEvent, known: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
-        """The next event of an incident is another writer's: what is queued for the topic is older."""
-        yield FollowRecord(record, known)
-        self.checks.due_ms = now_ms
-        self.book.silence.heard(record)
-        self.book.waiting.pop(known.incident_id, None)
+    def _fall_silent(self) -> Plan[None]:
+        """What the topic has not taken is untold, and what is on its way to it may be."""
+        self.speaks = False
+        for event in (yield from ask(FallSilent())):
+            self.store.unsent(event)
+            self.book.untold.keep(event)
+        for incident_id in self.store.on_their_way:
+            self.book.untold.mark(incident_id)
 
-    def _end_spent(self) -> Plan[None]:
-        """Ends incidents whose ids are spent. Their subjects are read again, and continue under another id."""
+    def _tell(self, now_ms: TimestampMs) -> Plan[None]:
+        """Tells what is untold, if this instance speaks: after what the log and fresh reads have shown."""
+        if not self.speaks:
+            return
+        for incident_id in self.book.untold.take_due(self.book.may_be_told, now_ms):
+            for event in self.book.told_again(self.store.known[incident_id], now_ms):
+                yield Change(event, NextStep.TELL_AGAIN)
+
+    def _end_spent(self, now_ms: TimestampMs) -> Plan[None]:
+        """Ends incidents whose ids are spent; what was found here continues under another id."""
         for spent in self.store.take_spent():
-            self.doubts.add(spent)
-            found = self.book.ends.found(spent.incident_id)
-            last = replace(found, sequence=spent.sequence) if found is not None else self.book.as_found(spent)
-            yield Change(last, NextStep.END_AND_READ_AGAIN)
-
-    def _end_again(self, now_ms: TimestampMs) -> Plan[None]:
-        """Publishes ends that were found here behind the records of other writers that say otherwise."""
-        for incident_id in self.book.ends.due:
-            if self.store.is_spent(incident_id):
-                self.book.ends.spend(incident_id)
+            self.book.untold.told(spent.incident_id)
+            if not spent.is_open:
+                yield Change(spent, NextStep.END_SPENT)
                 continue
-            end = self.book.ends.take_due(incident_id, self.store.known.get(incident_id), now_ms)
-            if end is not None:
-                yield Change(end, NextStep.END_AGAIN)
+            then = self.book.step(spent, Happening.ID_IS_SPENT)
+            last, candidate = self.book.as_found(spent), self.findings.transactions.get(spent.incident_id)
+            yield Change(resolved(last, now_ms, no_longer_open(now_ms, USED_UP)), NextStep.END_SPENT)
+            if then is NextStep.END_AND_OPEN:
+                next_id = self.store.unused(spent.first_id or self._first_id(spent, candidate))
+                opened = replace(last, incident_id=next_id, sequence=1, status=IncidentStatus.OPENED, action=None)
+                yield Change(replace(opened, time_ms=now_ms), then)
+                self.book.continues(opened, candidate)
 
-    def _publish_over_invalid(self) -> Plan[None]:
-        """Publishes the last events of incidents again that a tombstone, or a record that is no event, hides."""
-        overwritten = self.store.overwritten()
-        for one in (known for known, then in overwritten if then is NextStep.WAIT):
-            self.book.waiting.setdefault(one.incident_id, Happening.RECORD_IS_INVALID)
-        again = [fitting(one) for one, then in overwritten if then is NextStep.PUBLISH_AGAIN]
-        if again:
-            self.counts["incidents published again (their last record was not an event)"] += len(again)
-            yield PublishAgain(again)
+    def _first_id(self, spent: IncidentEvent, candidate: TransactionCandidate | None) -> str:
+        if candidate is None:
+            return spent.incident_id
+        return self.book.transaction_id(candidate.producer_id, candidate.view, candidate)
 
     def _tidy(self, now_ms: TimestampMs) -> Plan[None]:
         """Drops incidents that ended long ago, also in mirrors that show them as open."""
         if not self._tidying.take(now_ms):
             return
         self.store.forget(now_ms)
-        self.book.forget_old(now_ms)
-        if (yield from ask(Tidy(self.store.has_ended))):
+        self.book.forget_old()
+        if self.speaks and (yield from ask(Tidy(self.store.has_ended))):
             yield from self.retention.on_tidy(self.store, now_ms)

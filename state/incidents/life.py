@@ -1,10 +1,10 @@
-"""The life of an incident: what happens to it, and what this process does.
+"""The life of an incident: what happens to it, and what the instance that speaks does.
 
 The life is a table that is executed. The ledger looks up the step of each happening and makes it; `make docs` writes
 the table into docs/consumers.md. An incident is opened once and resolved once, so each row says what follows for each
 of the four values of `Known`. A cell of a case that cannot occur has `nothing`, or what the cell beside it has: a fresh
-read, for example, confirms an incident that is open, or none. claims.py decides what an event on the events topic is
-for this process. Pure: no I/O, no clock.
+read, for example, confirms an incident that is open, or none. An instance that does not speak makes the same steps and
+publishes nothing (untold.py). Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -36,42 +36,14 @@ class NextStep(StrEnum):
     CHANGE_VERDICT = "publish `updated` with the new verdict"
     ADOPT = "take over the content that was found here; publish it if it differs"
     UPDATE = "publish `updated`"
-    TELL = "publish `updated` at once"
     END = "publish `resolved`"
-    END_AT_ONCE = "publish `resolved` at once"
-    END_AND_READ_AGAIN = "publish `resolved`, and read again: if it still hangs, it is opened under another id"
-    CORRECT = "publish `updated` with what was found here"
-    READ_AGAIN = "read again at once: if it still hangs, it is opened under another id"
-    PUBLISH_AGAIN = "publish the last event again, with its sequence"
-    END_AGAIN = "publish `resolved` again, with the next sequence"
-    WAIT = "wait; once it is found here, do what is in the next column"
+    END_SPENT = "publish `resolved`; the id is never used again"
+    CLAIM = "take it as a claim, which the next check reads afresh"
+    TELL_AGAIN = "publish what is known here again, above the sequence of the record"
 
 
-class Making(NamedTuple):
-    """How the ledger makes the change of a step; `is_stored` is false for what it has stored already.
-
-    `may_wait` is whether another instance that knows the outcome may publish it instead (speakers.py).
-    """
-
-    is_stored: bool = True
-    is_published: bool = True
-    may_wait: bool = False
-
-
-MAKING: Final[dict[NextStep, Making]] = {
-    NextStep.OPEN: Making(may_wait=True),
-    NextStep.END_AND_OPEN: Making(),
-    NextStep.CHANGE_VERDICT: Making(may_wait=True),
-    NextStep.ADOPT: Making(is_published=False),
-    NextStep.UPDATE: Making(may_wait=True),
-    NextStep.TELL: Making(),
-    NextStep.END: Making(may_wait=True),
-    NextStep.END_AT_ONCE: Making(),
-    NextStep.END_AND_READ_AGAIN: Making(is_stored=False),
-    NextStep.CORRECT: Making(),
-    NextStep.PUBLISH_AGAIN: Making(is_stored=False),
-    NextStep.END_AGAIN: Making(may_wait=True),
-}
+UNPUBLISHED: Final = frozenset({NextStep.ADOPT})  # the steps whose event is only stored
+UNSTORED: Final = frozenset({NextStep.END_SPENT})  # those whose event is only published
 
 
 class Happening(Enum):
@@ -87,14 +59,7 @@ class Happening(Enum):
     OVER = "The log, the coordinator or the leader shows that it is over"
     DOUBLED = "Another open incident is about the same transaction"
     CONTRADICTED = "A fresh read contradicts what others have published"
-    RECORD_AGREES = "Another writer publishes the next event, which agrees with what is known"
-    RECORD_DIFFERS = "Another writer publishes the next event, which differs in a relevant field"
-    RECORD_ENDS = "Another writer publishes its end"
-    RECORD_AFTER_END = "A record of another writer takes the place of the end that is found here, and says otherwise"
-    RECORD_IS_OLDER = "An older event follows the last one on the events topic"
-    RECORD_HIDES_LAST = "An event with the sequence of the last one, and with another content, follows it on the topic"
-    RECORD_BEFORE_END = "An event of another writer is on the events topic before our end with the same sequence"
-    RECORD_IS_INVALID = "A tombstone, or a record that is no event, follows the last event on the events topic"
+    FOREIGN_RECORD = "A record of another writer, a tombstone or a record that is no event follows on the events topic"
     ID_IS_SPENT = "A record uses up the sequences of its id"
 
 
@@ -130,52 +95,29 @@ LIFE: Final[dict[Happening, Row]] = {
         why="Small changes are in the next event. The owner and the outcome may be found after the opening.",
     ),
     Happening.WITHDRAWN: Row(
-        *(_N, _N, NextStep.CORRECT, _N),
+        *(_N, _N, NextStep.UPDATE, _N),
         why="Data was written since, or a transaction has begun: an abort must not rest on it.",
     ),
     Happening.DECIDED: Row(
-        *(_N, NextStep.TELL, NextStep.TELL, _N), why="A decision is on the topic before its marker is written."
+        *(_N, NextStep.UPDATE, NextStep.UPDATE, _N), why="A decision is on the topic before its marker is written."
     ),
     Happening.OVER: Row(
-        *(_N, NextStep.END, NextStep.END, _N), why="An end needs evidence, and any instance may have it."
+        *(_N, NextStep.END, NextStep.END, _N), why="An end needs evidence, and whoever speaks may have it."
     ),
     Happening.DOUBLED: Row(*(_N, NextStep.END, NextStep.END, _N), why="One transaction has one open incident."),
     Happening.CONTRADICTED: Row(
-        *(_N, NextStep.END_AT_ONCE, _N, _N),
+        *(_N, NextStep.END, _N, _N),
         why="Anyone who may write the events topic can publish a healthy transaction. What was found here is checked "
         "by the read of open incidents.",
     ),
-    Happening.RECORD_AGREES: Row(
-        *(_N, _N, _N, _N),
-        why="Its sequence, status, time, end and last decision are taken over; a claimed success of an abort is not.",
-    ),
-    Happening.RECORD_DIFFERS: Row(
-        *(_N, NextStep.WAIT, NextStep.CORRECT, _N),
-        why="A claim never replaces a finding. A value that the record does not know yet is no difference.",
-    ),
-    Happening.RECORD_ENDS: Row(*(_N, _N, NextStep.READ_AGAIN, _N), why="The end may be forged."),
-    Happening.RECORD_AFTER_END: Row(
-        *(_N, _N, _N, NextStep.END_AGAIN),
-        why="It may be forged, or an end by an instance that does not know the outcome. If the end is found here after "
-        "the record, it follows then.",
-    ),
-    Happening.RECORD_IS_OLDER: Row(
-        *(_N, NextStep.WAIT, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
-        why="Compaction keeps the last record. An open claim that this process has not found is not repeated.",
-    ),
-    Happening.RECORD_HIDES_LAST: Row(
-        *(_N, NextStep.WAIT, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
-        why="Consumers drop the second of two events with one sequence, and compaction the first.",
-    ),
-    Happening.RECORD_BEFORE_END: Row(
-        *(_N, _N, _N, NextStep.END_AGAIN), why="The first on the topic counts, so the end must follow it."
-    ),
-    Happening.RECORD_IS_INVALID: Row(
-        *(_N, NextStep.WAIT, NextStep.PUBLISH_AGAIN, _N), why="A record that is no event ends nothing."
+    Happening.FOREIGN_RECORD: Row(
+        *(NextStep.CLAIM, NextStep.CLAIM, NextStep.TELL_AGAIN, NextStep.TELL_AGAIN),
+        why="Anyone who may write the topic can write anything, so contents are not compared. The first answer comes "
+        "at once, each further one after a pause that is twice as long. A tombstone ends nothing.",
     ),
     Happening.ID_IS_SPENT: Row(
-        *(_N, NextStep.END_AND_READ_AGAIN, NextStep.END_AND_READ_AGAIN, _N),
-        why="No sequence is left for its next event. Its subject continues under another id.",
+        *(_N, NextStep.END_SPENT, NextStep.END_AND_OPEN, NextStep.END_SPENT),
+        why="No sequence is left for its next event. What was found here continues under another id.",
     ),
 }
 

@@ -161,6 +161,7 @@ EVENT: Final[dict[str, Check]] = {
     "waiting_groups": _all(_record(WAITING)),
     "evidence": _record(EVIDENCE),
     "outcome_detail": _TEXT,
+    "outcome_by": _NAME,
     "suggested_command": _TEXT,
     "detected_at_ms": _TIME,
     "detection_latency_ms": _INT64,

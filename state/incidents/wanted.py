@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.life import NextStep
+from txnwatch.state.incidents.speaking import Voice
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import (
     FormerOwnersRead,
@@ -76,7 +77,7 @@ def carry_out(plan: Plan[T], answer: Callable[[Wanted[Any]], Any]) -> T:
         return result
 
 
-def intercepted(plan: Plan[T], make: Callable[[Change], bool]) -> Plan[T]:
+def intercepted(plan: Plan[T], make: Callable[[Change], None]) -> Plan[T]:
     """The same plan, with its changes made by `make`; everything else is wanted as before."""
     answered: Any = None
     problem: Exception | None = None
@@ -89,7 +90,7 @@ def intercepted(plan: Plan[T], make: Callable[[Change], bool]) -> Plan[T]:
         answered = problem = None
         match wanted:
             case Change():
-                answered = make(wanted)
+                make(wanted)
                 continue
             case Within(budget_ms, inner):
                 wanted = Within(budget_ms, intercepted(inner, make))
@@ -202,8 +203,8 @@ class ReadNewRecords(Wanted[Sequence[IncidentEvent | Overwritten]]):
 
 
 @dataclass(frozen=True, slots=True)
-class FindAnotherInstance(Wanted[bool]):
-    """Whether another instance watches the cluster now, by its heartbeats on the events topic, which may be forged."""
+class AskToSpeak(Wanted[Voice]):
+    """What this instance publishes now; see Speaking."""
 
 
 class LeaseAnswer(NamedTuple):
@@ -220,20 +221,15 @@ class HoldLease(Wanted[LeaseAnswer]):
     is_certain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PassLeaseOn(Wanted[None]):
-    """See Lease.pass_on."""
-
-
 # Changes, publications, and what is kept.
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Wanted[bool]):
-    """The next event of an incident; answers whether it is made. Only the ledger makes changes.
+class Change(Wanted[None]):
+    """The next event of an incident. Only the ledger makes changes.
 
-    It stores the event, and then publishes it. The event is stored before the plan goes on: the next line of the plan
-    already finds it in the book. A change that is not made is left to another instance.
+    It stores the event, and then publishes it, if this instance speaks. The event is stored before the plan goes on:
+    the next line of the plan already finds it in the book.
 
     Attributes:
         step: the step of the table of life.py that it carries out.
@@ -251,18 +247,20 @@ class Publish(Wanted[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class PublishAgain(Wanted[None]):
-    """Published events whose place on the events topic an invalid record has taken; they keep their sequence."""
+class Withdraw(Wanted[None]):
+    """A record of another writer: events of its incident that wait for the topic and are not newer are dropped."""
 
-    events: Sequence[IncidentEvent]
+    record: IncidentEvent
 
 
 @dataclass(frozen=True, slots=True)
-class FollowRecord(Wanted[None]):
-    """A new event of another writer: older events of its incident are not published, and mirrors get what is known."""
+class TakeOver(Wanted[None]):
+    """This instance begins to speak: the mirrors get what is known, because the former speaker may have left it out."""
 
-    record: IncidentEvent
-    known: IncidentEvent
+
+@dataclass(frozen=True, slots=True)
+class FallSilent(Wanted[Sequence[IncidentEvent]]):
+    """This instance no longer speaks; answers the events that still waited for the topic, and are dropped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,6 +302,7 @@ class IncidentEvent:
     expected_outcome: ExpectedOutcome
     outcome_doubt: OutcomeDoubt | None = None
     outcome_detail: str | None = None
+    outcome_by: str | None = None
     suggested_command: str | None = None
     detected_at_ms: TimestampMs
     detection_latency_ms: DurationMs

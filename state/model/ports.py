@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from txnwatch.state.model.incident import IncidentEvent, WaitingGroup
@@ -295,22 +296,27 @@ class ConsumerGroups(Protocol):
         """
 
 
+class LeaseView(StrEnum):
+    """What an instance knows of the lease, by the last answer of the group's coordinator."""
+
+    HELD = "this instance has it"
+    ANOTHERS = "another member of the group has it, or gets it now"
+    UNKNOWN = "the coordinator does not answer"
+
+
 class Lease(Protocol):
-    """Decides which of several instances acts. An instance without an answer does not hold the lease.
+    """Decides which of several instances speaks and acts. An instance without an answer does not hold the lease.
 
     `problem` is why this instance cannot ask for it; None if it can.
     """
 
     problem: str | None
 
-    def is_held(self) -> bool:
-        """Whether this instance may act, as far as it knows without a request; called once per batch."""
+    def view(self) -> LeaseView:
+        """Who has it, as far as this instance knows; often without a request, so it may be called many times."""
 
     def is_held_now(self) -> bool:
-        """The same, by a request to the group's coordinator at this moment."""
-
-    def pass_on(self) -> None:
-        """Releases the lease and does not ask for it for a while, so that another instance can hold it."""
+        """Whether this instance has it, by a request to the group's coordinator at this moment."""
 
     def close(self) -> None:
         """Releases the lease, so that another instance can hold it."""

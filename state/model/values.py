@@ -125,9 +125,14 @@ def is_topic_name(text: str) -> bool:
     return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}
 
 
-def lease_group(cluster_id: str) -> str:
-    """The consumer group in which the instances of a cluster share the lease of the automatic abort."""
-    return f"txnwatch-abort-{cluster_id}"
+def lease_group(cluster_id: str, topics_digest: str) -> str:
+    """The consumer group of the instances that share a lease: those of one cluster that watch the same topics."""
+    return f"{lease_groups(cluster_id)}{topics_digest[:8]}"
+
+
+def lease_groups(cluster_id: str) -> str:
+    """What the names of all such groups of a cluster begin with."""
+    return f"txnwatch-speaker-{cluster_id}-"
 
 
 # Offsets, times and durations: three types that mypy keeps apart.

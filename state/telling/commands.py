@@ -25,7 +25,8 @@ class Origin:
     """What all events of one run share.
 
     `command_config` is the run's client properties file; `coordinator_view` is how its evidence was found; `owners` is
-    the table of owners; `cluster_name` is None for the cluster id.
+    the table of owners; `cluster_name` is None for the cluster id; `instance` is the name of the watch, None for a
+    command.
     """
 
     cluster_id: str
@@ -35,6 +36,7 @@ class Origin:
     coordinator_view: CoordinatorAccess = CoordinatorAccess.LOG
     owners: OwnerLookup = NO_OWNERS
     cluster_name: str | None = None
+    instance: str | None = None
 
     @property
     def cluster(self) -> str:

@@ -37,7 +37,7 @@ from txnwatch.state.model.values import (
     Problem,
     TimestampMs,
     TopicPartition,
-    lease_group,
+    lease_groups,
 )
 from txnwatch.streaming.admin.groups import GroupRights, group_rights
 from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, TopicSetting, settings_of, topic_settings
@@ -161,7 +161,8 @@ class Checkup:
         transactional_ids: those that the brokers listed.
         events_rights: the rights on the events topic, which need not exist; `events_writers` is who may write it.
         events_problem: why the events topic could not be created; None if it could, or if it is shown.
-        lease_group, group_rights: the group of the automatic abort, and the rights on it and on all groups.
+        lease_group: what the names of the groups of watchers begin with; one of each group has its lease.
+        group_rights: the rights on such a group, and on all groups.
         internal_rights: the rights on `__transaction_state` and `__consumer_offsets`, which need not exist.
         elections: the setting UNCLEAN of each topic whose settings this user may read.
         hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
@@ -206,7 +207,7 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
     listing = ClusterAdmin(cluster).list_transactions([]) if can_list else None
     is_unused = TRANSACTION_STATE_TOPIC not in known.topics and not (listing is not None and listing.has_ids)
     is_unused = is_unused and not _has_transactional_data(cluster)
-    abort_group = lease_group(known.cluster_id)
+    abort_group = lease_groups(known.cluster_id)
     return Checkup(
         brokers=brokers,
         cluster_operations=cluster_operations(cluster),

@@ -232,20 +232,6 @@ class TestRedisMirror(ViewContract):
         }, "what is null is left out"
         assert stage.json(held["evidence"]) == json.loads(to_json(event))["evidence"]
 
-    @pytest.mark.parametrize("is_open", [True, False])
-    def test_of_two_events_with_one_sequence_the_hash_has_the_one_that_knows_the_outcome(
-        self, stage: RedisStage, *, is_open: bool
-    ) -> None:
-        """Two instances may share a Redis, and each writes the other's events as it knows them itself."""
-        for name, is_first in (("first", True), ("second", False)):
-            knows = a_life(name, cluster_id=stage.cluster_id)[1 if is_open else 2]
-            knows_less = replace(knows, expected_outcome="unknown")
-            before = len(stage.published())
-            for event in (knows, knows_less) if is_first else (knows_less, knows):
-                stage.sink.deliver([event])
-            assert stage.hash(knows.incident_id)["expected_outcome"] == "abort"
-            assert len(stage.published()) == before + 1, "the stream has each event once"
-
     def test_an_event_with_the_sequence_of_an_end_does_not_open_the_incident_again(self, stage: RedisStage) -> None:
         _, later, over = a_life("incident", cluster_id=stage.cluster_id)
         stage.sink.deliver([replace(over, expected_outcome="unknown"), replace(later, sequence=over.sequence)])

@@ -1,4 +1,4 @@
-"""What the abort asks of a cluster: the right to write markers, and a group that hands one of many the lease."""
+"""What the abort asks of a cluster: the right to write markers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from support.planted import as_it_was_found, plant
 from support.recording_sink import RecordingTopic
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
-from support.waiting import eventually
-from txnwatch.sinks.abort import run_abort
-from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
+from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.abort_policy import AbortPolicy
@@ -35,7 +33,6 @@ from txnwatch_demo.late_write import set_verification
 
 USER, PASSWORD = "watcher", "secret"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-IN_TIME_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -105,53 +102,3 @@ def test_a_missing_right_is_a_refusal_that_names_what_to_grant(guarded: Embedded
         assert "CLUSTER_AUTHORIZATION_FAILED: grant ALTER on the cluster" in action.detail
         reading = ClusterAdmin(owner).read_partitions([partition])[partition]
         assert reading.open_transaction(row.producer_id) == row, "nothing was written"
-
-
-def test_of_two_instances_one_holds_the_lease_and_the_other_takes_over(kafka: EmbeddedKafka, cluster: Cluster) -> None:
-    (events,) = create_topic(cluster, unique("lease"))
-    config, name = {"bootstrap.servers": kafka.bootstrap_servers}, unique("cluster")
-    first = GroupLease(config, events.topic, name)
-    assert not first.is_held_now(), "nobody has it before it was handed out"
-    eventually(first.is_held, IN_TIME_S, "the first to have it")
-    assert first.is_held_now()
-    with contextlib.closing(GroupLease(config, events.topic, name)) as second:
-
-        def one_has_it() -> bool:
-            return [first.is_held(), second.is_held()].count(True) == 1
-
-        for _ in range(30):
-            held = [first.is_held() and first.is_held_now(), second.is_held() and second.is_held_now()]
-            assert held != [True, True]
-        eventually(one_has_it, IN_TIME_S, "one of them to have it")
-        assert [first.is_held_now(), second.is_held_now()].count(True) == 1
-        first.close()
-        eventually(second.is_held, IN_TIME_S, "the other to take over")
-        assert second.is_held_now()
-        assert not first.is_held_now()
-
-
-def test_an_instance_that_passes_the_lease_on_asks_for_it_again_after_a_while(
-    kafka: EmbeddedKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (events,) = create_topic(cluster, unique("lease"))
-    config, name = {"bootstrap.servers": kafka.bootstrap_servers}, unique("cluster")
-    with (
-        contextlib.closing(GroupLease(config, events.topic, name)) as first,
-        contextlib.closing(GroupLease(config, events.topic, name)) as second,
-    ):
-
-        def holder() -> list[GroupLease]:
-            return [lease for lease in (first, second) if lease.is_held()]
-
-        eventually(lambda: len(holder()) == 1, IN_TIME_S, "one of them to have it")
-        (before,) = holder()
-        other = second if before is first else first
-        before.pass_on()
-        assert not before.is_held()
-        assert not before.is_held_now()
-        eventually(lambda: holder() == [other], IN_TIME_S, "the other to have it")
-        assert other.is_held_now()
-        monkeypatch.setattr(run_abort, "PASSED_ON_S", 0.0)
-        other.pass_on()
-        eventually(lambda: other.is_held() and other.is_held_now(), IN_TIME_S, "nobody else asks, so it has it again")
-        assert holder() == [other]

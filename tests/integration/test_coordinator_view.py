@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
-from support.acl_recipes import CLUSTER_CONFIGS, DESCRIBE_IDS, DESCRIBE_LOG, PUBLISH, READ_DATA, Grants, Right
+from support.acl_recipes import (
+    CLUSTER_CONFIGS,
+    DESCRIBE_IDS,
+    DESCRIBE_LOG,
+    HOLD_LEASE,
+    ON_EVENTS_TOPIC,
+    READ_DATA,
+    Grants,
+    Right,
+)
 from support.fault_world import begins
 from support.metrics import Scrape
 from support.raw_producer import RawProducer
@@ -94,8 +103,8 @@ def scene(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
         RawProducer(cluster, "the-first-id", LONGEST_MS).init()
     scene = Scene(kafka, directory)
     for user, rights in RIGHTS.items():
-        on_events = [Right(right.operation, right.resource, topic_of(user)) for right in PUBLISH]
-        Grants(kafka.bootstrap_servers, user).set([*rights, *on_events])
+        on_events = [Right(right.operation, right.resource, topic_of(user)) for right in ON_EVENTS_TOPIC]
+        Grants(kafka.bootstrap_servers, user).set([*rights, *on_events, HOLD_LEASE])
     with closing(connect(kafka)) as cluster:
         (partition,) = create_topic(cluster, unique("orders"))
     commit_an_offset(kafka, partition)

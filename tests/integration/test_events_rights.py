@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contract.sink_contract import delivers
-from support.acl_recipes import CREATE_EVENTS, PUBLISH, READ_EVENTS, WRITE_EVENTS, Grants, Right
+from support.acl_recipes import CREATE_EVENTS, ON_EVENTS_TOPIC, READ_EVENTS, WRITE_EVENTS, Grants, Right
 from support.guarded_broker import IN_FORCE_S, MODULE, PROPERTIES, USER
 from support.heartbeats import a_heartbeat
 from support.incidents import a_life
@@ -97,7 +97,7 @@ def test_a_missing_right_on_a_topic_that_does_not_exist_is_reported(
     expected = f"expected {missing} for User:{USER}"
     found = eventually(lambda: expected in (said := events.problem(name)) and said, IN_FORCE_S, expected)
     assert f"--allow-principal User:txnwatch {operations} --topic {name}" in found
-    events.set(*on(name, PUBLISH))
+    events.set(*on(name, ON_EVENTS_TOPIC))
     eventually(lambda: events.problem(name) == "", IN_FORCE_S, "no right to be missing")
 
 
@@ -127,7 +127,7 @@ def test_a_missing_right_on_a_topic_that_exists_is_one_line_with_the_command(
 
 def test_write_that_is_taken_away_keeps_the_events_and_the_producer_works_again(events: Events) -> None:
     name, lines, life = f"{EVENTS_TOPIC}.kept", list[str](), a_life("kept")
-    whole = on(name, PUBLISH)
+    whole = on(name, ON_EVENTS_TOPIC)
     events.set(*whole)
     eventually(lambda: events.problem(name) == "", IN_FORCE_S, "no right to be missing")
     ensure_topic(events.config, name)
@@ -157,7 +157,7 @@ def test_a_producer_that_never_had_the_right_works_once_it_has_it(events: Events
     events.set()
     with closing(KafkaEventsTopic(events.config, name, timeout_s=2.0)) as topic:
         eventually(lambda: "WRITE" in refusal(topic, life), IN_FORCE_S, "the missing right to be named")
-        events.set(*on(name, PUBLISH))
+        events.set(*on(name, ON_EVENTS_TOPIC))
         eventually(lambda: delivers(topic.publish, life), IN_FORCE_S, "the events to be delivered")
     assert list(read_events({"bootstrap.servers": events.kafka.bootstrap_servers}, name)) == life
 
@@ -175,7 +175,7 @@ def test_a_producer_whose_user_may_only_read_the_topic_names_the_right(events: E
 
 def test_read_that_is_taken_away_is_reported_once_and_what_follows_is_read_later(events: Events) -> None:
     name, lines, life = f"{EVENTS_TOPIC}.read", list[str](), a_life("read")
-    whole = on(name, PUBLISH)
+    whole = on(name, ON_EVENTS_TOPIC)
     events.set(*whole)
     eventually(lambda: events.problem(name) == "", IN_FORCE_S, "no right to be missing")
     ensure_topic(events.config, name)

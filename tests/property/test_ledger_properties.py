@@ -1,4 +1,4 @@
-"""The ledger's invariants, whatever happens in whatever order, with one instance and with two.
+"""The ledger's invariants, whatever happens in whatever order, with one instance and with two, of which one speaks.
 
 Seen by a consumer that keeps `ce_id`: the first event of an incident is `opened`, sequences rise by one, at most one
 `resolved` ends it, and nothing comes after. With one instance no `updated` is noise. Compaction leaves the newest.
@@ -16,16 +16,24 @@ from hypothesis import strategies as st
 
 from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.evidence.ending import needs_update
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import KEPT_MS, IncidentEvent
 
 NAMES = ("a", "b", "c")
 PAUSES_MS = (100, 500, 5_000, 12_000, 61_000, KEPT_MS + 1)
-Step = tuple[str, int, int, int, bool]
-STEPS = ("hang", "end", "traffic", "commit", "join", "unread", "away", "redis", "restart", "idle")
+Step = tuple[str, int, int, int, bool, bool]
+STEPS = ("hang", "end", "traffic", "commit", "join", "unread", "away", "redis", "restart", "idle", "speaker")
 steps = st.lists(
-    st.tuples(st.sampled_from(STEPS), st.integers(0, 2), st.integers(0, 1), st.sampled_from(PAUSES_MS), st.booleans()),
+    st.tuples(
+        st.sampled_from(STEPS),
+        st.integers(0, 2),
+        st.integers(0, 1),
+        st.sampled_from(PAUSES_MS),
+        st.booleans(),
+        st.booleans(),
+    ),
     max_size=40,
 )
 
@@ -36,9 +44,8 @@ class Game:
     def __init__(self, instances: int) -> None:
         self.world = LedgerWorld()
         self.log = SharedLog()
-        self.ledgers = [self.world.another(self.log) for _ in range(instances)]
-        self.listening = [ledger.new_records for ledger in self.ledgers]
-        self._was_deaf = False
+        self.speaker: int | None = 0
+        self.ledgers = [self._begun(number) for number in range(instances)]
         self.hanging: dict[str, SpanCandidate] = {}
         self.partitions = dict(zip(NAMES, self.world.admin.create_topic("data", len(NAMES)), strict=True))
         self._acts: dict[str, Callable[[str, int], tuple[Finding, ...]]] = {
@@ -52,26 +59,29 @@ class Game:
             "redis": self._redis,
             "restart": self._restart,
             "idle": lambda *_: (),
+            "speaker": self._speaker,
         }
 
     def play(self, step: Step) -> None:
-        """`is_deaf`: all publish before any has read the others' events; in the step after it they read them."""
-        what, name, instance, after_ms, is_deaf = step
+        """`is_late`: the speaker comes after the others; `moves_too`: another one begins to speak at that moment."""
+        what, name, instance, after_ms, is_late, moves_too = step
         findings = self._acts[what](NAMES[name], instance % len(self.ledgers))
+        if moves_too and what != "restart":
+            self._speaker(what, instance % len(self.ledgers))
         self.world.now_ms += after_ms
         self.world.admin.now_ms = self.world.now_ms
-        order = self.ledgers if instance == 0 else self.ledgers[::-1]
-        self._was_deaf = is_deaf = is_deaf and not self._was_deaf
-        for ledger, new_records in zip(self.ledgers, self.listening, strict=True):
-            ledger.new_records = tuple if is_deaf else new_records
-        for ledger in order:  # each instance's own state emits the same; candidates are emitted again and again
+        order = sorted(range(len(self.ledgers)), key=lambda number: (number == self.speaker) is is_late)
+        for ledger in (
+            self.ledgers[number] for number in order
+        ):  # each instance's own state emits the same; candidates are emitted again and again
             ledger.on_batch([*findings, *self.hanging.values()])
 
     def settle(self) -> None:
         self.log.is_away = False
         self.world.admin.problems.clear()
+        self.speaker = self.speaker or 0
         for _ in range(8):
-            self.play(("idle", 0, 0, 61_000, False))
+            self.play(("idle", 0, 0, 61_000, False, False))
 
     def _hang(self, name: str, _: int) -> tuple[Finding, ...]:
         if name not in self.hanging and not self.is_open(name):
@@ -127,9 +137,18 @@ class Game:
         return ()
 
     def _restart(self, _: str, instance: int) -> tuple[Finding, ...]:
-        self.ledgers[instance] = self.world.another(self.log)
-        self.listening[instance] = self.ledgers[instance].new_records
+        """If it was the speaker, nobody speaks until another one does."""
+        self.ledgers[instance] = self._begun(instance)
+        if self.speaker == instance and len(self.ledgers) > 1:
+            self.speaker = None
         return ()
+
+    def _speaker(self, _: str, instance: int) -> tuple[Finding, ...]:
+        self.speaker = instance
+        return ()
+
+    def _begun(self, number: int) -> RunningLedger:
+        return self.world.another(self.log, may_speak=lambda: self.speaker == number, name=f"instance {number}")
 
 
 def lives(log: SharedLog) -> dict[str, list[IncidentEvent]]:

@@ -43,10 +43,9 @@ from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.evidence.proven_hang import ProvenHang
-from txnwatch.state.incidents import book
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.ends import LONGEST_PAUSE_MS
-from txnwatch.state.incidents.life import Happening
+from txnwatch.state.incidents.speaking import SILENT, WHOLE
+from txnwatch.state.incidents.untold import LONGEST_PAUSE_MS
 from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.incident import (
     ActionResult,
@@ -77,13 +76,12 @@ class Actors:
         forger_seed: int | None = None,
         *,
         hides: bool = False,
-        beats: bool = False,
         mode: str = "on",
     ) -> None:
-        """`hides` is as in Forger; `beats`: heartbeats of another instance are on the topic; `mode`: of the abort."""
+        """`hides` is as in Forger; `mode`: of the abort."""
         self.world, self.truth = world, truth
         self.elapsed_ms = 0
-        self.beats, self.hidden, self.live_claims = beats, set[str](), LiveClaims()
+        self.live_claims = LiveClaims()
         log = self.log = SharedLog()
         self.forger = Forger(world, log, forger_seed, hides=hides) if forger_seed is not None else None
         self.admin = WorldAdmin(world, truth, most_between)
@@ -97,15 +95,22 @@ class Actors:
         self.ends: dict[str, int] = {}
         self.ends_before: dict[str, int] = {}
         self.verified: set[tuple[str, str]] = set()
-        self.ledger = self.a_ledger(log.sink() if self.forger is None else RacedSink(log, self.forger), beats=beats)
+        self.ledger = self.a_ledger(log.sink() if self.forger is None else RacedSink(log, self.forger))
         self.abort = RunningAbort(mode, EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
 
-    def a_ledger(self, sink: SharedLogSink, *, beats: bool, now_ms: Callable[[], int] | None = None) -> RunningLedger:
+    def a_ledger(
+        self,
+        sink: SharedLogSink,
+        *,
+        name: str = "simulated",
+        may_speak: Callable[[], bool] = lambda: True,
+        now_ms: Callable[[], int] | None = None,
+    ) -> RunningLedger:
         """The ledger of one watcher; `now_ms` is the clock of its machine, which is right without it."""
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
         return RunningLedger(
             *(
-                Origin("cluster", "simulated:1"),
+                Origin("cluster", "simulated:1", instance=name),
                 admin,
                 FakeGroups(),
                 TopicOutbox(sink, LogLines()),
@@ -113,8 +118,8 @@ class Actors:
             ),
             new_records=self.log.reader(),
             bury=self.log.bury,
-            on_event=self._on_event,
-            is_another_there=lambda _: beats,
+            on_event=lambda event: self._on_event(event, name),
+            voice=lambda: WHOLE if may_speak() else SILENT,
         )
 
     def now_ms(self) -> int:
@@ -145,14 +150,9 @@ class Actors:
         return problems
 
     def wrong_on_topic(self) -> list[str]:
-        """What is wrong on the topic after a batch.
-
-        An end may be hidden for one batch if another instance is there: it waits for that long.
-        """
+        """What is wrong on the topic after a batch."""
         ledger = self.ledger.ledger
-        found = list(wrong_on_topic(ledger, self.log, self.begin, self.ends_before))
-        hidden = {one for one in found if one.startswith("HIDDEN END")} if self.beats else set()
-        problems, self.hidden = [one for one in found if one not in hidden - self.hidden], hidden
+        problems = wrong_on_topic(ledger, self.log, self.begin, self.ends_before)
         return [*problems, *self.live_claims.wrong(ledger, self.world)]
 
     def rest(self) -> list[str]:
@@ -188,10 +188,10 @@ class Actors:
         ledger = self.ledger.ledger
         for key in ledger.findings.spans:
             known = ledger.store.open_span(*key)
-            if known is None and key not in ledger.doubts.spans:
+            if known is None:
                 self.problems.append(f"SUPPRESSED: {key} hangs, and no incident is open")
 
-    def _on_event(self, event: IncidentEvent) -> None:
+    def _on_event(self, event: IncidentEvent, name: str) -> None:
         if event.suggested_command == EVIL:
             self.problems.append(f"FORGED COMMAND: {event.subject} is published with the command of another client")
         if event.outcome_doubt is not None:
@@ -199,12 +199,12 @@ class Actors:
         self.published[event.producer_id] = event
         if event.incident_id in self.told or self.ledger.ledger.book.is_found(event):
             self.told[event.incident_id] = event
-        found = self.ledger.ledger.book.ends.found(event.incident_id)
-        if event.resolution is not None and found is not None and found.resolution == event.resolution:
+        if event.resolution is not None:
             self.ended[event.incident_id] = event.resolution.how
         if not event.is_open:
             self.ends[event.incident_id] = event.sequence
-        self._outcome(event)
+        if event.outcome_by in {None, name}:  # that of another one may be forged while nobody speaks
+            self._outcome(event)
         self._verified(event)
 
     def _verified(self, event: IncidentEvent) -> None:
@@ -281,14 +281,13 @@ def run_with_abort(
     *,
     forging: bool = False,
     hides: bool = False,
-    beats: bool = False,
     mode: str = "on",
 ) -> RunOutcome:
     """One seed of the whole product, and of a client that forges events; equal arguments give equal outcomes."""
     forger_seed = seed + 2 if forging else None
 
     def actors_of(world: World, truth: Truth) -> Actors:
-        return Actors(world, truth, 3, forger_seed, hides=hides, beats=beats, mode=mode)
+        return Actors(world, truth, 3, forger_seed, hides=hides, mode=mode)
 
     return run_with(actors_of, seed, setting)
 
@@ -305,15 +304,20 @@ def run_with(actors_of: Callable[[World, Truth], Actors], seed: int, setting: Se
 @contextmanager
 def believing() -> Iterator[None]:
     """A planted bug: the outcome that an abort rests on is the one from the events topic."""
-    proven = Book.proven
+    proven, follow = Book.proven, Book.follow
+
+    def as_told(self: Book, record: IncidentEvent) -> None:
+        follow(self, record)
+        known = self.store.known[record.incident_id]
+        self.store.enter(replace(known, expected_outcome=record.expected_outcome))
 
     def as_published(self: Book) -> list[tuple[IncidentEvent, ProvenHang]]:
         return [(event, replace(found, outcome=event.expected_outcome)) for event, found in proven(self)]
 
     with (
         mock.patch.object(Book, "proven", as_published),
-        mock.patch.object(Book, "content_of", lambda _, event, __: event),
-        mock.patch.object(book, "meaning", return_value=Happening.RECORD_AGREES),
+        mock.patch.object(Book, "follow", as_told),
+        mock.patch.object(Book, "as_found", lambda _, event: event),
         as_it_was_found(),
     ):
         yield

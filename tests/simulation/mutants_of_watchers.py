@@ -11,7 +11,9 @@ from typing import Protocol
 from unittest import mock
 
 from txnwatch.state.evidence.ending import is_held, is_same_transaction, refuted
-from txnwatch.state.incidents.checking import Doubts, Ends, FollowUp
+from txnwatch.state.incidents import checking
+from txnwatch.state.incidents.book import Book
+from txnwatch.state.incidents.checking import Ends, FollowUp
 from txnwatch.state.incidents.wanted import DescribeTransactions, Plan, ask
 from txnwatch.state.model.incident import IncidentEvent, Resolution
 from txnwatch.state.model.ports import PartitionReading
@@ -20,7 +22,7 @@ from txnwatch.state.model.values import TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Verdict
 
 Owners = Mapping[str, TransactionDescription]
-_CONTRADICTIONS, _END = Doubts.contradictions, FollowUp.end_of
+_CONTRADICTIONS, _END = checking.contradictions, FollowUp.end_of
 
 
 class PlantedRule(Protocol):
@@ -37,9 +39,9 @@ class OurClockRefutesLate(PlantedRule):
 
     @staticmethod
     def patch() -> AbstractContextManager[object]:
-        def contradictions(self: Doubts, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[Ends]:
-            ends = yield from _CONTRADICTIONS(self, incidents, now_ms)
-            late = [one for one in incidents if RULE_OF[one.verdict].is_past_timeout and not self.book.is_found(one)]
+        def contradictions(book: Book, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[Ends]:
+            ends = yield from _CONTRADICTIONS(book, incidents, now_ms)
+            late = [one for one in incidents if RULE_OF[one.verdict].is_past_timeout and not book.is_found(one)]
             names = [one.transactional_id or "" for one in late]
             owners = (yield from ask(DescribeTransactions(names))) if late else {}
             for one, name in zip(late, names, strict=True):
@@ -50,7 +52,7 @@ class OurClockRefutesLate(PlantedRule):
                     ends.append((one, refuted(now_ms, owner)))
             return ends
 
-        return mock.patch.object(Doubts, "contradictions", contradictions)
+        return mock.patch.object(checking, "contradictions", contradictions)
 
 
 class TheStartRefutesAHang(PlantedRule):
@@ -76,6 +78,6 @@ class TheStartRefutesAHang(PlantedRule):
 
 
 MUTANTS_OF_WATCHERS: tuple[tuple[type[PlantedRule], int], ...] = (
-    (OurClockRefutesLate, 0),
+    (OurClockRefutesLate, 100),
     (TheStartRefutesAHang, 0),
 )

@@ -24,7 +24,7 @@ from txnwatch.state.model.incident import Refusal
 
 RACES, WHOLE_RUNS = in_proportion(10), in_proportion(12)
 TOO_OFTEN = 400
-NEAR_IT = 10  # a seed that shows the harm comes soon after
+NEAR_IT = 40  # a seed that shows the harm comes soon after
 LATE_OR_LOST = Setting(faults=frozenset({"stray write", "lost marker"}), batches=40)
 LOG_IS_CUT_FIRST = Setting(
     *(1, 1, 1), batches=3, rate=0.5, head_start=150, faults=frozenset({"unclean failover of the log", "lost marker"})
@@ -60,7 +60,7 @@ def test_forged_events_harm_no_transaction_and_suppress_no_incident(
 ) -> None:
     seen: Counter[str] = Counter()
     for seed in range(WHOLE_RUNS):
-        outcome = run_with_abort(seed, setting, forging=True, hides=bool(seed % 2), beats=seed % 3 == 2)
+        outcome = run_with_abort(seed, setting, forging=True, hides=bool(seed % 2))
         assert not outcome.problems, f"seed {seed}: {outcome.problems}"
         seen += outcome.seen
     assert seen["forged"] > WHOLE_RUNS, seen

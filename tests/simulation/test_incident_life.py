@@ -55,7 +55,7 @@ PLANTED: dict[str, Planted] = {
         *(H.CONFIRMED_OTHERWISE, {"found": NO_STEP, "claimed": NO_STEP}, 20), forging=False
     ),
     "the next transaction continues the incident": Planted(
-        H.ANOTHER_CONFIRMED, {"found": NextStep.ADOPT, "claimed": NextStep.ADOPT}
+        H.ANOTHER_CONFIRMED, {"found": NextStep.ADOPT, "claimed": NextStep.ADOPT}, 60
     ),
     "a stray write is not told": Planted(H.STRAY_WRITE, {"nothing": NO_STEP}, 4, forging=False),
     "a decision is not told": Planted(H.DECIDED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
@@ -64,23 +64,10 @@ PLANTED: dict[str, Planted] = {
         H.WITHDRAWN, {"found": NO_STEP}, 44, forging=False, settings=(LOG_IS_LOST,)
     ),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
-    "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}),
+    "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}, 100),
     "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}, 114),
-    "a record that differs is not corrected": Planted(H.RECORD_DIFFERS, {"found": NO_STEP}),
-    "a record before the finding is not corrected": Planted(H.RECORD_DIFFERS, {"claimed": NO_STEP}, 535),
-    "an end of another writer is believed": Planted(H.RECORD_ENDS, {"found": NO_STEP}),
-    "a record after our end stays the last one": Planted(H.RECORD_AFTER_END, {"ended": NO_STEP}, 160),
-    "an older record stays the last one": Planted(H.RECORD_IS_OLDER, {"found": NO_STEP}),
-    "an older record before the finding stays the last one": Planted(
-        H.RECORD_IS_OLDER, {"claimed": NO_STEP}, 70, mode="off"
-    ),
-    "an older record stays behind an end": Planted(H.RECORD_IS_OLDER, {"ended": NO_STEP}),
-    "a record of the same sequence stays the last one": Planted(H.RECORD_HIDES_LAST, {"found": NO_STEP}, 34),
-    "a record of the same sequence before the finding stays the last one": Planted(
-        H.RECORD_HIDES_LAST, {"claimed": NO_STEP}, 340, mode="off"
-    ),
-    "an end before which another record came is lost": Planted(H.RECORD_BEFORE_END, {"ended": NO_STEP}),
-    "an event that a tombstone hides stays hidden": Planted(H.RECORD_IS_INVALID, {"found": NO_STEP}, hides=True),
+    "a record of another writer is believed": Planted(H.FOREIGN_RECORD, {"found": NextStep.CLAIM}),
+    "a record after our end stays the last one": Planted(H.FOREIGN_RECORD, {"ended": NextStep.CLAIM}),
     "what had a spent id is forgotten": Planted(H.ID_IS_SPENT, {"found": NO_STEP, "claimed": NO_STEP}, 4),
 }
 
@@ -103,7 +90,7 @@ def test_a_step_is_planted_in_each_row_that_has_one() -> None:
 
 def test_an_incident_is_opened_only_if_none_is_open_and_ends_only_once() -> None:
     opens = {NextStep.OPEN, NextStep.END_AND_OPEN}
-    ends = {NextStep.END, NextStep.END_AT_ONCE, NextStep.END_AND_OPEN, NextStep.END_AND_READ_AGAIN}
+    ends = {NextStep.END, NextStep.END_AND_OPEN}
     for happens in Happening:
         for known in Known:
             then = step(known, happens)

@@ -35,10 +35,12 @@ def wrong_on_topic(ledger: Ledger, log: SharedLog, begin: int, ends: Mapping[str
     in_batch = buried | {event.incident_id for event in log.records[begin:]}
     for known in ledger.store.known.values():
         is_hidden = known.incident_id in buried
+        is_late = known.incident_id in ledger.book.untold and ledger.book.may_be_told(known.incident_id)
+        is_hidden = is_hidden or is_late  # it is told after a pause
         problem = _wrong(ledger, known, last.get(known.incident_id)) if not is_hidden else None
-        if problem is None and known.incident_id not in in_batch:
+        if problem is None and known.incident_id not in in_batch and not is_hidden:
             problem = _wrong(ledger, known, shown.get(known.incident_id))
-        if problem is None and known.is_open and known.sequence == ends.get(known.incident_id):
+        if problem is None and not is_hidden and known.is_open and known.sequence == ends.get(known.incident_id):
             problem = "LOST END"  # the record of another writer, with the same sequence, came first
         if problem is not None:
             yield f"{problem}: incident {known.incident_id} about {known.subject}"

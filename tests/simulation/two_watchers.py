@@ -1,19 +1,23 @@
-"""Two watchers of one simulated cluster and one events topic. The second does not know what the log showed before.
+"""Two watchers of one simulated cluster and one events topic; one speaks. The second does not know what came before.
 
-So it does not know the outcome of many hangs, and the first does. It has the lease first. No client forges events here.
-A problem begins with its kind:
+So it does not know the outcome of many hangs, and the first does. Between batches the lease moves: it is handed over,
+its holder is killed and nobody speaks for a batch, its holder wakes up from a pause and still speaks for a batch, or
+the coordinator is away and both speak for a while. A process that was killed begins anew. In some worlds a client
+forges events, too: then only what is harmed, and what is left at rest, counts. A problem begins with its kind:
 
-REPLACED: an event with the outcome `unknown` follows one of the other watcher, which knows the outcome and is there. In
-some pauses of a world an hour passes, so that nobody is there.
+REPLACED: an event with the outcome `unknown` follows one with a known outcome, and nothing was found out since.
+TWICE: an incident is opened or resolved a second time, and no other writer was there in between.
+NOT OPENED: the first event of an incident does not open it.
+SILENT: an event of a watcher that does not speak.
 OUTCOME LOST: after everything stands still, the last event of an incident is an end without the outcome that a watcher
-has told. In some worlds the watchers are slow, so that nobody waits for them.
+has told.
 NOT SAID: after everything stands still, a watcher knows another state of an incident than the events topic.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -26,26 +30,15 @@ from simulation.world import Setting, World
 from support.fake_lease import FakeLease
 from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.sinks.abort.run_abort import RunningAbort
-from txnwatch.state.incidents.speakers import PATIENCE_AT_AN_END_MS
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, SpanCandidate
-from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import NO_TIME, DurationMs
 from txnwatch.state.model.verdicts import Verdict
 
-_PAUSE_MS = 4_000  # an end waits for more than two batches
+_PAUSE_MS = 4_000
 _AT_REST = 40
-_COMES_BACK = 0.1
-
-
-class OneOfTwo(FakeLease):
-    """The lease of one of two watchers; the other one gets it if it is passed on."""
-
-    other: OneOfTwo
-
-    def pass_on(self) -> None:
-        """See Lease."""
-        super().pass_on()
-        self.other.held = True
+_ANSWERS = 20
+NAMES = ("first", "second")
 
 
 class WatchedSink(SharedLogSink):
@@ -63,32 +56,38 @@ class WatchedSink(SharedLogSink):
 
 
 class TwoWatchers(Actors):
-    """The first watcher is that of `Actors`; a second one is beside it, on the same topic. Both clocks are right."""
+    """The first watcher is that of `Actors`; a second one is beside it, on the same topic. Both clocks are right.
 
-    ahead_ms: Mapping[str, DurationMs] = MappingProxyType(dict.fromkeys(("first", "second"), NO_TIME))
+    Attributes:
+        speakers: those that speak now.
+        faulty: whether a lease moves in another way than by a handover.
+    """
 
-    def __init__(self, world: World, truth: Truth, seed: int, *, slow: bool) -> None:
-        """`slow`: each misses several batches in a row, which is longer than the other one waits."""
-        super().__init__(world, truth, 3)
-        self.slow, self.told = slow, dict[tuple[str, str], IncidentEvent]()
+    ahead_ms: Mapping[str, DurationMs] = MappingProxyType(dict.fromkeys(NAMES, NO_TIME))
+
+    def __init__(self, world: World, truth: Truth, seed: int, *, faulty: bool, forging: bool = False) -> None:
+        super().__init__(world, truth, 3, seed + 1 if forging else None)
+        self.faulty, self.told = faulty, dict[tuple[str, str], IncidentEvent]()
         self.rng = random.Random(seed)
+        self.speakers, self.next_speakers, self.until = {"first"}, {"first"}, 0
+        self.two_at = -_ANSWERS
         self.writers: dict[tuple[str, int], str] = {}
-        self.ledgers = {
-            name: self.a_ledger(self._sink(name), beats=True, now_ms=self.clock_of(name))
-            for name in ("first", "second")
-        }
-        leases = self.leases = {"first": OneOfTwo(), "second": OneOfTwo()}
-        leases["first"].other, leases["second"].other = leases["second"], leases["first"]
-        leases["first"].held = False
-        self.aborts = {
-            name: RunningAbort("on", EAGER, 0, ledger, leases[name], name, self.clock_of(name))
-            for name, ledger in self.ledgers.items()
-        }
-        self.ledger = self.ledgers["first"]
         self.left: dict[str, list[Finding]] = {"first": [], "second": []}
         self.knows_no_epoch = bool(seed % 2)
-        self.batch_ms, self.is_each_there = 0, True
-        self.away, self.comes_at = "", 0
+        self.aborts: dict[str, RunningAbort] = {}
+        for name in NAMES:
+            self.begin_watcher(name)
+
+    def begin_watcher(self, name: str) -> None:
+        """A process begins; it knows what is on the topic."""
+        ledger = self.a_ledger(
+            self._sink(name), name=name, may_speak=lambda: name in self.speakers, now_ms=self.clock_of(name)
+        )
+        ledger.remember(self.log.records)
+        lease = FakeLease()
+        self.aborts[name] = RunningAbort("on", EAGER, 0, ledger, lease, name, self.clock_of(name))
+        if name == "first":
+            self.ledger = ledger
 
     def clock_of(self, name: str) -> Callable[[], int]:
         """The clock of a watcher's machine."""
@@ -105,29 +104,47 @@ class TwoWatchers(Actors):
         """One micro-batch of both, in any order; sometimes one of them comes too late for it, and has it later."""
         self.calls += 1
         self.elapsed_ms += _PAUSE_MS
-        pause_ms, self.batch_ms = self.now_ms() - self.batch_ms, self.now_ms()
-        self.is_each_there = pause_ms < PATIENCE_AT_AN_END_MS
         for name, left in self.left.items():
             left += [found for one in emitted if (found := self.seen_by(name, one)) is not None]
-        if self.rng.random() < _COMES_BACK:  # both ask for it, and the group's coordinator chooses
-            holder = self.rng.choice(list(self.leases.values()))
-            holder.held, holder.other.held = True, False
-        for name in self._those_that_come():
-            ledger, abort, self.left[name], found = self.ledgers[name], self.aborts[name], [], self.left[name]
+        if self.forger is not None:
+            self.forger.write()
+        self._move_lease()
+        self.two_at = self.calls if len(self.speakers) > 1 else self.two_at
+        for name in self.rng.sample(NAMES, 2)[self.rng.random() < 0.2 :]:
+            abort, self.left[name], found = self.aborts[name], [], self.left[name]
+            lease = abort.lease
+            assert isinstance(lease, FakeLease)
+            lease.held = self.speakers == {name}
             abort.recover()
-            ledger.on_batch(found)
+            abort.ledger.on_batch(found)
             abort.on_batch()
             self.world.seen.update(f"{name}: {what}" for what in abort.counts)
             abort.counts.clear()
         return self.taken_problems()
 
-    def _those_that_come(self) -> list[str]:
-        names = self.rng.sample(("first", "second"), 2)
-        if not self.slow:
-            return names[self.rng.random() < 0.2 :]
-        if self.calls >= self.comes_at:
-            self.away, self.comes_at = self.rng.choice(names), self.calls + self.rng.randrange(1, 12)
-        return [name for name in names if name != self.away]
+    def _move_lease(self) -> None:
+        """The next state of the lease, and what happens to it."""
+        if self.speakers != self.next_speakers:
+            if self.calls >= self.until:
+                self.speakers = self.next_speakers
+            return
+        if self.rng.random() >= 0.2:
+            return
+        (holder,) = self.speakers
+        other = "second" if holder == "first" else "first"
+        what = self.rng.choice(("killed", "awake again", "coordinator away", "handed over")[0 if self.faulty else 3 :])
+        self.world.seen[f"lease: {what}"] += 1
+        self.next_speakers = {other}
+        match what:
+            case "killed":
+                self.begin_watcher(holder)
+                self.speakers, self.until = set(), self.calls + 1
+            case "awake again":
+                self.speakers, self.until = {holder, other}, self.calls + 1
+            case "coordinator away":
+                self.speakers, self.until = {holder, other}, self.calls + self.rng.randrange(2, 12)
+            case _:
+                self.speakers = {other}
 
     def wrong_on_topic(self) -> list[str]:
         """See Actors: what one of two knows may be on its way to the other, so it is compared at rest only."""
@@ -135,40 +152,67 @@ class TwoWatchers(Actors):
 
     def rest(self) -> list[str]:
         """The last batches, in which nothing moves and nothing is read; returns what is wrong after them."""
+        problems = []
+        if self.forger is not None:
+            self.forger.is_over = True
         for abort in self.aborts.values():
             abort.abort.mode = "off"
-        problems = [problem for _ in range(_AT_REST) for problem in self.batch([])]
+        for number in range(_AT_REST):
+            if number == _AT_REST // 2:
+                self.elapsed_ms += 2 * 3_600_000  # every pause between two answers is over
+            problems += self.batch([])
         last = self.log.left
-        for name, ledger in self.ledgers.items():
-            for known in ledger.incidents:
+        for name, abort in self.aborts.items():
+            for known in abort.ledger.incidents:
                 found = last.get(known.incident_id)
+                if not known.is_open and found is None and known.incident_id in self.log.buried:
+                    continue  # a forged end of long ago has expired
                 if found is None or found.is_open is not known.is_open:
                     problems.append(f"NOT SAID: {name} knows incident {known.incident_id} as {known.status}")
-        return [*problems, *lost_outcomes(self.told.values(), self.log)]
+        return problems if self.forger is not None else [*problems, *lost_outcomes(self.told.values(), self.log)]
 
     def _sink(self, name: str) -> WatchedSink:
-        other = "second" if name == "first" else "first"
-
         def look(event: IncidentEvent, last: IncidentEvent | None) -> None:
-            if last is not None and self.writers[last.event_id] == other and self._is_replaced(event, last, other):
-                self.problems.append(f"REPLACED: {event.subject}: {last.expected_outcome} of {other} by {name}")
+            if name not in self.speakers:
+                self.problems.append(f"SILENT: {event.subject} is {event.status} by {name}")
+            if self.forger is None:
+                self.problems.extend(self._wrong(name, event, last))
             self.look_at(name, event)
             self.writers.setdefault(event.event_id, name)
             self.told[name, event.incident_id] = event
             if event.verdict == Verdict.HANGING and last is not None:
-                self.world.seen[f"{name} follows {self.writers[last.event_id]}"] += 1
+                self.world.seen[f"{name} follows {self.writers.get(last.event_id, 'the forger')}"] += 1
 
         return WatchedSink(self.log, look)
 
-    def _is_replaced(self, event: IncidentEvent, last: IncidentEvent, writer: str) -> bool:
-        if event.verdict != Verdict.HANGING or event.expected_outcome != ExpectedOutcome.UNKNOWN:
+    def _wrong(self, name: str, event: IncidentEvent, last: IncidentEvent | None) -> Iterator[str]:
+        """What is wrong with an event behind the last one of its incident, if nobody forges events."""
+        if last is None:
+            if event.status is not IncidentStatus.OPENED:
+                yield f"NOT OPENED: {event.subject} is {event.status} by {name}"
+            return
+        if self._is_replaced(event, last):
+            yield f"REPLACED: {event.subject}: {last.expected_outcome} by {name}"
+        if event.event_id not in self.writers and self._is_second(event, last):
+            yield f"TWICE: {event.subject} is {event.status} again by {name}"
+
+    def _is_replaced(self, event: IncidentEvent, last: IncidentEvent) -> bool:
+        if event.verdict != Verdict.HANGING or event.expected_outcome != ExpectedOutcome.UNKNOWN or knows_more(event):
             return False
-        if knows_more(event):
+        if last.expected_outcome == ExpectedOutcome.UNKNOWN or last.outcome_by is None or self.were_two:
             return False
-        if self.slow or not self.is_each_there or last.expected_outcome == ExpectedOutcome.UNKNOWN:
-            return False
-        now = self.ledgers[writer].ledger.book.as_found(last)  # it may have withdrawn the outcome
+        now = self.aborts[last.outcome_by].ledger.ledger.book.as_found(last)  # it may have withdrawn the outcome
         return now.expected_outcome == last.expected_outcome
+
+    def _is_second(self, event: IncidentEvent, last: IncidentEvent) -> bool:
+        if self.were_two:
+            return False
+        return event.status is IncidentStatus.OPENED or not (event.is_open or last.is_open)
+
+    @property
+    def were_two(self) -> bool:
+        """Whether two have spoken in the last batches, so that each answers the records of the other."""
+        return self.calls - self.two_at < _ANSWERS
 
     def _as_seen_later(self, finding: Finding) -> Finding:
         match finding:
@@ -182,6 +226,10 @@ class TwoWatchers(Actors):
                 return finding
 
 
-def run_two_watchers(seed: int, setting: Setting, *, slow: bool = False) -> RunOutcome:
+def run_two_watchers(seed: int, setting: Setting, *, faulty: bool = False, forging: bool = False) -> RunOutcome:
     """One seed of two watchers; equal arguments give equal outcomes."""
-    return run_with(lambda world, truth: TwoWatchers(world, truth, seed + 3, slow=slow), seed, setting)
+
+    def watchers(world: World, truth: Truth) -> TwoWatchers:
+        return TwoWatchers(world, truth, seed + 3, faulty=faulty, forging=forging)
+
+    return run_with(watchers, seed, setting)

@@ -42,7 +42,7 @@ class WatchersWithOwnClocks(TwoWatchers):
         self.ahead_ms = {"first": NO_TIME, "second": DurationMs(rng.choice(_APART_MS) * rng.choice((-1, 1)))}
         self.begins_later = bool(rng.randrange(2))
         self.found: set[tuple[str, str]] = set()
-        super().__init__(world, truth, seed, slow=False)
+        super().__init__(world, truth, seed, faulty=False)
 
     def seen_by(self, name: str, finding: Finding) -> Finding | None:
         """See TwoWatchers."""
@@ -58,7 +58,7 @@ class WatchersWithOwnClocks(TwoWatchers):
         is_refuted = event.resolution is not None and event.resolution.how is EndKind.REFUTED
         if is_refuted and (event.topic is None or one in self.found):
             self.problems.append(f"FALSE REFUTATION: {event.subject} is {event.verdict}, and {name} refutes it")
-        if event.is_open and self.ledgers[name].ledger.book.is_found(event):
+        if event.is_open and self.aborts[name].ledger.ledger.book.is_found(event):
             self.found.add(one)
             self.world.seen[f"open, of {name}: {event.verdict}"] += 1
 

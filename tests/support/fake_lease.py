@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from txnwatch.state.model.ports import LeaseView
+
 
 class FakeLease:
     """A lease.
 
     Attributes:
-        held: what is_held returns.
+        held: whether this instance has it.
         held_now: what the group's coordinator would answer.
-        passed_on: how often it was passed on.
     """
 
     problem: str | None = None
@@ -19,22 +20,16 @@ class FakeLease:
     def __init__(self) -> None:
         self.held = True
         self.held_now = True
-        self.passed_on = 0
         self.before_asking: Callable[[], object] = lambda: None
 
-    def is_held(self) -> bool:
+    def view(self) -> LeaseView:
         """See Lease."""
-        return self.held
+        return LeaseView.HELD if self.held else LeaseView.ANOTHERS
 
     def is_held_now(self) -> bool:
         """See Lease."""
         self.before_asking()
         return self.held and self.held_now
-
-    def pass_on(self) -> None:
-        """See Lease."""
-        self.held = False
-        self.passed_on += 1
 
     def close(self) -> None:
         """See Lease."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -16,6 +16,7 @@ from support.recording_sink import RecordingMirror, RecordingTopic
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.speaking import SILENT, WHOLE
 from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import IncidentEvent
@@ -61,12 +62,18 @@ class LedgerWorld:
         return ledger
 
     def another(
-        self, log: SharedLog, *, groups: FakeGroups | None = None, evidence: KeptEvidence | None = None
+        self,
+        log: SharedLog,
+        *,
+        groups: FakeGroups | None = None,
+        evidence: KeptEvidence | None = None,
+        may_speak: Callable[[], bool] = lambda: True,
+        name: str | None = None,
     ) -> RunningLedger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
         ledger = RunningLedger(
             *(
-                self.origin,
+                replace(self.origin, instance=name),
                 self.admin,
                 groups or self.groups,
                 TopicOutbox(log.sink(), self.reports),
@@ -76,6 +83,7 @@ class LedgerWorld:
             new_records=log.reader(),
             report=self.reports.append,
             evidence=evidence,
+            voice=lambda: WHOLE if may_speak() else SILENT,
         )
         ledger.remember(log.compacted.values())
         return ledger

@@ -332,10 +332,10 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         (
             f"Read on group {found.lease_group}",
             rights.may_lead,
-            "run --auto-abort",
-            "no instance gets the lease, so nothing is aborted automatically",
-            ("Read", "--group", found.lease_group),
-            Use.ABORT,
+            "run",
+            "this instance publishes only while it hears no other one for a minute, and aborts nothing automatically",
+            ("Read", "--group", found.lease_group, "--resource-pattern-type", "prefixed"),
+            Use.PUBLISH,
         ),
         *([share_groups] if rights.has_share_groups else []),
     ):

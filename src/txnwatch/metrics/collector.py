@@ -332,6 +332,7 @@ class Metrics(Collector):
 
     def _take_ledger(self, ledger: RunningLedger) -> None:
         incidents = ledger.open_incidents
+        self._made["speaks"].set(int(ledger.speaks))
         self._acted = {event.incident_id: event.action for event in incidents}
         known: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity, _team(event)) for event in incidents)
         gauge = self._made["open_incidents"]

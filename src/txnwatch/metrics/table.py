@@ -68,6 +68,14 @@ METRICS: tuple[Metric, ...] = (
     Metric(HEALTH, "build_info", _G, ("version", "cluster_id", "cluster_name"), "always 1", is_read=True),
     Metric(
         HEALTH,
+        "speaks",
+        _G,
+        (),
+        "1 if this watcher publishes events (to the topic, to Redis and by push), else 0; of several watchers of the "
+        "same topics one does",
+    ),
+    Metric(
+        HEALTH,
         "ready",
         _G,
         (),

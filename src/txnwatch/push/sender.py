@@ -42,6 +42,7 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
 LONGEST_WAIT_MS: Final = DurationMs(300_000)
 TRIES_OF_A_REFUSED_EVENT: Final = 3
 _SPREAD: Final = 0.2
+_SILENT_MS: Final = 500.0
 
 
 class TargetAnswer(StrEnum):
@@ -190,12 +191,16 @@ class TargetThread:
     """The part of a MirrorQueue that does not depend on the kind of the target. A target has no view of incidents.
 
     `work` is that of WorkerThread.
+
+    Attributes:
+        may_send: whether this instance speaks; else nothing is sent.
     """
 
     def __init__(self, sender: Sender, work: Callable[[], float], log: Log) -> None:
         self._sender = sender
         self._lock = threading.Lock()
-        self._thread = WorkerThread(sender.name, work, log)
+        self.may_send: Callable[[], bool] = lambda: True
+        self._thread = WorkerThread(sender.name, lambda: work() if self.may_send() else _SILENT_MS, log)
 
     @property
     def name(self) -> str:

@@ -31,6 +31,7 @@ class PushTargets:
 
     Attributes:
         queues: what the ledger puts events into.
+        may_send: whether this instance speaks; else the targets get nothing.
     """
 
     def __init__(self, file: PushFile, directory: Path, now_ms: Callable[[], TimestampMs], log: Log) -> None:
@@ -39,6 +40,7 @@ class PushTargets:
         self._now_ms = now_ms
         self._log = log
         self.queues: list[Webhook | AlertmanagerPeer] = []
+        self.may_send: Callable[[], bool] = lambda: True
 
     def start(self) -> None:
         """Starts the threads, once."""
@@ -52,7 +54,12 @@ class PushTargets:
                 journal = self._journal(target, address)
                 self.queues.append(AlertmanagerPeer(target, address, journal, self._now_ms, self._log))
         for queue in self.queues:
+            queue.may_send = self._may_send
             queue.start()
+
+    def _may_send(self) -> bool:
+        """By the ledger of now: a query that starts again has another one."""
+        return self.may_send()
 
     def _journal(self, target: HttpTarget, address: Address) -> Journal:
         return Journal(self._directory / journal_name(target, address), self._log.warning)

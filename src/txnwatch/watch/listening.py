@@ -39,10 +39,12 @@ class EventListener:
 
     Attributes:
         passed_over: the counter of records that are not events.
+        on_heartbeat: called with each heartbeat.
         heartbeats: the last heartbeat of each instance, by the record's key.
     """
 
     passed_over: SkippedRecords
+    on_heartbeat: Callable[[Heartbeat], None] = lambda _: None
     heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
     _turn: Every[TimestampMs] = field(default_factory=lambda: Every(_PAUSE_MS))
 
@@ -56,16 +58,12 @@ class EventListener:
             elif isinstance(one, Heartbeat):
                 self.heartbeats.pop(one.key, None)
                 self.heartbeats[one.key] = one
+                self.on_heartbeat(one)
                 if len(self.heartbeats) > _MOST:
                     del self.heartbeats[next(iter(self.heartbeats))]
             else:
                 yield one
         self.passed_over.report_when_due()
-
-    def hears_another(self, cluster_id: str, instance: str, now_ms: TimestampMs) -> bool:
-        """Whether another instance watches the cluster now, by its last heartbeat."""
-        others = (beat for beat in self.heartbeats.values() if beat.cluster_id == cluster_id)
-        return any(beat.instance != instance and beat.is_active(now_ms) for beat in others)
 
     def remove_expired_heartbeats(
         self, retention_ms: DurationMs, now_ms: TimestampMs, bury: Callable[[list[str]], None]
@@ -112,6 +110,7 @@ class HeartbeatSender:
         is_ready: returns whether the watch is ready.
         undelivered: returns how many events the events topic has not taken.
         undecided: returns the open data that fresh reads have neither confirmed nor refuted, with the reasons.
+        speaks: returns whether this instance publishes events.
     """
 
     instance: str
@@ -124,6 +123,7 @@ class HeartbeatSender:
     is_ready: Callable[[], bool]
     undelivered: Callable[[], int]
     undecided: Callable[[], Sequence[str]]
+    speaks: Callable[[], bool] = lambda: True
     _partitions: tuple[int, int] = (0, 0)
     _leaderless: dict[TopicPartition, str] = field(default_factory=dict)  # of the coordinators' log
     _counting: Every[TimestampMs] = field(default_factory=lambda: Every(_TOPICS_MS))
@@ -174,6 +174,7 @@ class HeartbeatSender:
             is_ready=self.is_ready(),
             undelivered_events=self.undelivered(),
             topics_digest=self.options.topics_digest,
+            speaks=self.speaks(),
         )
 
     def watched(self, now_ms: TimestampMs) -> tuple[int, int]:

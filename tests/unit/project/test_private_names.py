@@ -34,7 +34,7 @@ ALLOWED: dict[str, list[str]] = {
     "support/live_script.py": ["_sequences"],
     "support/regex_steps.py": ["_constants", "_parser"],
     "unit/metrics/test_collector.py": ["_acted"],
-    "unit/state/incidents/test_ledger_resolved_long_ago.py": ["_in_flight", "_on_topic"],
+    "unit/state/incidents/test_ledger_resolved_long_ago.py": ["_on_topic"],
     "unit/state/detection/test_look_times.py": ["_heap"],
     "unit/streaming/client/test_time_budgets.py": ["_connections"],
     "unit/streaming/job/test_checkpoint_lease.py": ["_create", "_me"],

@@ -57,6 +57,22 @@ def test_a_target_that_is_down_delays_no_other_one(tmp_path: Path) -> None:
             targets.stop()
 
 
+def test_nothing_is_sent_while_another_instance_speaks_and_everything_once_this_one_does(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        targets = targets_of(tmp_path, HandClock(), receiver.url)
+        targets.may_send = lambda: False
+        targets.start()
+        try:
+            for queue in targets.queues:
+                queue.put(a_life("incident"))
+            time.sleep(0.3)
+            assert receiver.received == []
+            targets.may_send = lambda: True
+            eventually(lambda: len(receiver.taken) == 3, _LONG_S, "the events")
+        finally:
+            targets.stop()
+
+
 def test_many_targets_that_do_not_answer_do_not_delay_the_end(tmp_path: Path) -> None:
     with receiving() as receiver:
         receiver.gate.clear()

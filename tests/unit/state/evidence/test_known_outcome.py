@@ -11,10 +11,8 @@ from msgspec.structs import replace as changed
 from support.incidents import an_event
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.outcome import Outcome, known_outcome, outcome_basis, unknown, with_outcome
-from txnwatch.state.incidents.found_incidents import is_without_outcome
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome as O
-from txnwatch.state.model.incident import IncidentStatus
 from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import BEING_READ, NOT_ASKED, ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, EpochUse, Span, TransactionState
@@ -120,20 +118,6 @@ def test_an_event_about_a_hang_has_the_doubt_and_its_text(verdict: Verdict, outc
     event = with_outcome(before, outcome)
     assert (event.expected_outcome, event.outcome_doubt) == (outcome.outcome, doubt)
     assert event.outcome_detail == (outcome.doubt.text if doubt is not None else None)
-
-
-WITHOUT: dict[str, tuple[dict[str, Any], bool]] = {
-    "a hang without an outcome": ({"expected_outcome": O.UNKNOWN}, True),
-    "a hang with an outcome": ({"expected_outcome": O.ABORT}, False),
-    "ended": ({"expected_outcome": O.UNKNOWN, "status": IncidentStatus.RESOLVED}, False),
-    "a stray write": ({"expected_outcome": O.UNKNOWN, "verdict": Verdict.STRAY_WRITE}, False),
-}
-
-
-@pytest.mark.parametrize(("changes", "expected"), WITHOUT.values(), ids=WITHOUT.keys())
-def test_only_an_open_hang_waits_for_its_outcome(changes: dict[str, Any], *, expected: bool) -> None:
-    assert is_without_outcome(an_event(**changes)) is expected
-    assert is_without_outcome(None) is False
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.incidents import an_event
 from txnwatch.state.evidence.outcome import Outcome, unknown
 from txnwatch.state.incidents.abort_protocol import action
-from txnwatch.state.incidents.book import IncidentStore, is_own, is_same_span, meaning, outcome_as_found
+from txnwatch.state.incidents.book import is_own, is_same_span, outcome_as_found
 from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span
 from txnwatch.state.incidents.claims import (
     believed_action,
@@ -22,7 +22,8 @@ from txnwatch.state.incidents.claims import (
     with_claim,
     with_newer_verdict,
 )
-from txnwatch.state.incidents.life import NextStep, step
+from txnwatch.state.incidents.incident_store import IncidentStore
+from txnwatch.state.incidents.life import Happening, NextStep, step
 from txnwatch.state.model.incident import (
     ActionResult,
     Decision,
@@ -109,27 +110,21 @@ def test_these_fields_of_an_event_differ_from_the_finding(
 
 
 @pytest.mark.parametrize(
-    ("event", "known", "is_found", "expected"),
+    ("known", "is_found", "expected"),
     [
-        ({"severity": "warning"}, {}, True, NextStep.CORRECT),
-        ({}, {}, True, NextStep.NOTHING),
-        ({"severity": "warning"}, {}, False, NextStep.WAIT),
-        ({}, {"status": IncidentStatus.RESOLVED}, True, NextStep.READ_AGAIN),
-        ({}, {"status": IncidentStatus.RESOLVED}, False, NextStep.NOTHING),
-        ({}, {"status": IncidentStatus.RESOLVED, **ABORT_BY_HAND}, True, NextStep.NOTHING),
-        ({"severity": "warning"}, {**ABORT_BY_HAND}, True, NextStep.WAIT),
+        ({}, True, NextStep.TELL_AGAIN),
+        ({}, False, NextStep.CLAIM),
+        ({"status": IncidentStatus.RESOLVED}, False, NextStep.TELL_AGAIN),
+        (ABORT_BY_HAND, True, NextStep.CLAIM),
     ],
 )
-def test_the_response_to_an_event_of_another_writer(
-    event: dict[str, Any],
+def test_the_answer_to_a_record_of_another_writer(
     known: dict[str, Any],
     is_found: bool,  # noqa: FBT001
     expected: NextStep,
 ) -> None:
-    taken = replace(an_event(), **known)
     store = IncidentStore("cluster", is_found=lambda _: is_found)
-    was = store.known_as(replace(taken, status=IncidentStatus.OPENED))
-    assert step(was, meaning(an_event(**event), taken)) is expected
+    assert step(store.known_as(replace(an_event(), **known)), Happening.FOREIGN_RECORD) is expected
 
 
 @pytest.mark.parametrize(

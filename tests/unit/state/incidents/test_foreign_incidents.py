@@ -103,7 +103,6 @@ def test_an_incident_known_only_from_the_topic_is_refused_with_an_event_after_a_
     stage.evidence.keep(StoredFindings())
     stage.restart()
     stage.repeated.clear()  # the state does not emit it again
-    stage.ledger.is_another_there = lambda _: False
     for _ in range(4):
         stage.batch(after_ms=70_000)
     assert stage.actions[-1:] == [("refused", "not_proven_here", None)]
@@ -201,7 +200,7 @@ def test_a_forged_incident_in_the_place_of_ours_is_replaced_by_what_was_found_he
         stage.batch(after_ms=2_000)
     (known,) = [one for one in stage.ledger.open_incidents if one.span == truth.span]
     assert (known.severity, known.expected_outcome, known.transactional_id) == ("critical", "abort", "checkout-1")
-    assert stage.last().expected_outcome == "abort"
+    assert stage.log.compacted[truth.incident_id].expected_outcome == "abort"
     assert {one.transactional_id for one in stage.shown()} == {"checkout-1"}
 
 
@@ -285,15 +284,32 @@ def test_a_forged_event_about_a_transaction_is_replaced_by_what_was_found() -> N
     assert stage.last().severity == known.severity
 
 
-def test_a_doubted_end_is_read_again_at_once() -> None:
+def test_a_forged_end_is_followed_at_once_by_what_is_known_here() -> None:
     stage = Topic(mode="off")
     candidate = stage.hang()
     stage.batch(candidate)
     stage.admin.problems[stage.partition] = "its leader is away"
     stage.log.records.append(a_resolved(stage.last()))
     stage.batch()
-    assert not stage.ledger.open_incidents
-    assert not stage.ledger.can_wait
+    assert [(one.sequence, one.status) for one in stage.log.records] == [
+        *((1, "opened"), (2, "resolved"), (3, "updated")),
+    ]
+    assert [one.sequence for one in stage.ledger.open_incidents] == [3]
+
+
+def test_a_forger_that_goes_on_is_answered_after_growing_pauses() -> None:
+    stage = Topic(mode="off")
+    candidate = stage.hang()
+    stage.batch(candidate)
+    (truth,) = stage.log.records
+    for _ in range(60):
+        if stage.last().severity == truth.severity:
+            stage.log.records.append(forged(stage.last(), severity="info"))
+        stage.batch(after_ms=2_000)
+    answers = [one for one in stage.log.records[1:] if one.severity == truth.severity]
+    assert len(answers) == 4, "at once, then after 10, 20 and 40 s"
+    stage.batch(after_ms=80_000)
+    assert stage.last().severity == truth.severity
 
 
 def test_no_barrier_is_left_out_while_an_incident_is_open() -> None:

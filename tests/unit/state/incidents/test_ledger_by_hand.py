@@ -14,7 +14,7 @@ from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.evidence.ending import given_up, no_longer_open
 from txnwatch.state.incidents.abort_protocol import action
-from txnwatch.state.incidents.book import IN_HAND_MS
+from txnwatch.state.incidents.incident_store import IN_HAND_MS
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, Decision, IncidentEvent, Initiator, repeat_incident_id, resolved
 

@@ -1,4 +1,4 @@
-"""Two instances on one events topic: a consumer that keeps `ce_id` sees one life of each incident."""
+"""Several instances on one events topic, of which one speaks: a consumer sees one life of each incident."""
 
 from __future__ import annotations
 
@@ -13,19 +13,26 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.abort_policy import AbortPolicy
-from txnwatch.state.evidence.ending import LOOK_AGAIN_MS, no_longer_open
-from txnwatch.state.incidents.book import IncidentStore
+from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.incidents.claims import ROOM
+from txnwatch.state.incidents.incident_store import IncidentStore
+from txnwatch.state.incidents.speaking import WHOLE
+from txnwatch.state.incidents.untold import FIRST_PAUSE_MS
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, Overwritten, resolved
 
 
 class Pair:
+    """Two instances; the first one speaks at the beginning."""
+
     def __init__(self) -> None:
         self.world = LedgerWorld()
         self.log = SharedLog()
-        self.is_topic_away = False
-        self.one, self.two = self.world.another(self.log), self.world.another(self.log)
+        self.speaker = "one"
+        self.one, self.two = (self.an_instance(name) for name in ("one", "two"))
+
+    def an_instance(self, name: str) -> RunningLedger:
+        return self.world.another(self.log, may_speak=lambda: self.speaker == name, name=name)
 
     def both(self, *emitted: Finding, after_ms: int = 500) -> None:
         self.step(self.one, *emitted, after_ms=after_ms)
@@ -34,14 +41,6 @@ class Pair:
     def step(self, ledger: RunningLedger, *emitted: Finding, after_ms: int = 500) -> None:
         self.world.now_ms += after_ms
         ledger.on_batch(emitted)
-
-    def at_once(self, *emitted: Finding, other: tuple[Finding, ...] | None = None) -> None:
-        """Both publish before either has read the other's event."""
-        listening = [ledger.new_records for ledger in (self.one, self.two)]
-        for ledger, findings in ((self.one, emitted), (self.two, emitted if other is None else other)):
-            ledger.new_records = tuple
-            self.step(ledger, *findings, after_ms=3)
-        self.one.new_records, self.two.new_records = listening
 
     def published(self) -> list[tuple[int, str]]:
         return [(event.sequence, event.status) for event in self.log.published]
@@ -52,8 +51,11 @@ def pair() -> Pair:
     return Pair()
 
 
-def test_an_instance_does_not_publish_an_event_of_another_instance_again(pair: Pair) -> None:
+def test_only_the_speaker_publishes_and_both_know_what_is_open(pair: Pair) -> None:
     candidate = pair.world.hang()
+    pair.step(pair.two, candidate)
+    assert pair.log.records == []
+    assert [event.status for event in pair.two.open_incidents] == ["opened"]
     pair.both(candidate)
     pair.both(pair.world.abort(candidate))
     pair.both()
@@ -62,73 +64,148 @@ def test_an_instance_does_not_publish_an_event_of_another_instance_again(pair: P
     assert pair.one.open_incidents == pair.two.open_incidents == []
 
 
-def test_both_open_at_once_and_agree_on_the_first(pair: Pair) -> None:
+def test_who_does_not_speak_writes_to_no_mirror(pair: Pair) -> None:
+    pair.step(pair.two, pair.world.hang())
+    assert pair.world.redis.published == []
+
+
+def test_what_the_former_speaker_has_not_told_is_told_by_the_next_one_in_its_first_round(pair: Pair) -> None:
     candidate = pair.world.hang()
-    pair.at_once(candidate)
-    assert [event.sequence for event in pair.log.records] == [1, 1]
-    assert pair.log.records[0] != pair.log.records[1], "their clocks differ"
-    pair.both()
-    first = pair.log.records[0].event_id
-    assert [event.event_id for event in (*pair.one.open_incidents, *pair.two.open_incidents)] == [first, first]
-    pair.both(pair.world.abort(candidate))
+    pair.step(pair.two, candidate)
+    pair.speaker = "two"
+    pair.step(pair.two)
+    assert pair.published() == [(1, "opened")]
+    assert [event.event_id for event in pair.world.redis.published] == [pair.log.records[0].event_id]
+
+
+def test_a_hang_that_was_made_and_over_while_nobody_spoke_is_told_whole(pair: Pair) -> None:
+    candidate = pair.world.hang()
+    pair.step(pair.two, candidate)
+    pair.step(pair.two, pair.world.abort(candidate))
+    pair.speaker = "two"
+    pair.step(pair.two)
+    pair.step(pair.two)
     assert pair.published() == [(1, "opened"), (2, "resolved")]
 
 
-def both_go_on_at_once_and_one_does_not_see_the_end(pair: Pair) -> None:
-    """For the same hang, the first instance makes an update, and the second one its end, both with the sequence 2."""
+def test_what_the_former_speaker_has_told_is_not_told_again(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.both(candidate)
+    pair.speaker = "two"
+    for _ in range(3):
+        pair.both()
+    assert pair.published() == [(1, "opened")]
+    pair.step(pair.two, pair.world.abort(candidate))
+    pair.speaker = "one"
+    for _ in range(3):
+        pair.both()
+    assert pair.published() == [(1, "opened"), (2, "resolved")]
+
+
+def test_an_end_that_the_next_speaker_has_seen_and_the_former_one_has_not_told_is_told_once(pair: Pair) -> None:
+    candidate = pair.world.hang()
+    pair.both(candidate)
+    pair.step(pair.two, pair.world.abort(candidate))
+    assert pair.published() == [(1, "opened")]
+    pair.speaker = "two"
     pair.both()
-    pair.world.admin.plain(pair.world.partition, 50)
-    pair.world.now_ms += LOOK_AGAIN_MS
-    ended = pair.world.abort(candidate)
-    pair.world.admin.write(pair.world.partition, candidate.producer_id)
-    producers = pair.world.admin.partitions[pair.world.partition].producers
-    row = producers[candidate.producer_id]
-    producers[candidate.producer_id] = row._replace(txn_start_offset=candidate.span.start_offset)
-    pair.log.is_away = pair.is_topic_away
-    pair.at_once(other=(ended,))
-    producers[candidate.producer_id] = row._replace(txn_start_offset=None)
-
-
-def test_an_end_that_a_consumer_would_drop_is_published_again_behind_the_other_event(pair: Pair) -> None:
-    both_go_on_at_once_and_one_does_not_see_the_end(pair)
-    assert [(event.sequence, event.status) for event in pair.log.records[1:]] == [(2, "updated"), (2, "resolved")]
-    pair.both()
-    pair.both()
-    assert pair.published() == [(1, "opened"), (2, "updated"), (3, "resolved")]
-    assert pair.log.compacted[pair.log.records[0].incident_id].status == "resolved"
-    assert pair.one.open_incidents == pair.two.open_incidents == []
-
-
-def test_an_event_that_waits_for_the_topic_may_never_get_there_and_its_id_has_another_event(pair: Pair) -> None:
-    """So no target gets an event before the topic has it: a consumer that keeps `ce_id` would drop the end."""
-    pair.is_topic_away = True
-    both_go_on_at_once_and_one_does_not_see_the_end(pair)
-    assert (pair.one.topic.waiting, pair.two.topic.waiting) == (1, 1)
-    pair.log.is_away = False
-    for ledger in (pair.two, pair.one):
-        pair.step(ledger, after_ms=60_000)
     pair.both()
     assert pair.published() == [(1, "opened"), (2, "resolved")]
-    assert (pair.one.topic.waiting, pair.two.topic.waiting) == (0, 0)
-    mirrored = pair.world.redis.published
-    assert mirrored
-    assert [event for event in mirrored if event not in pair.log.records] == []
 
 
-def test_a_waiting_event_is_withdrawn_once_another_instance_has_published_it(pair: Pair) -> None:
+def test_a_known_outcome_of_the_former_speaker_stays_with_its_author(pair: Pair) -> None:
+    named = pair.world.hang()
+    pair.step(pair.one, named)
+    pair.world.admin.init("checkout-1")
+    nameless = pair.world.candidate(named.producer_id)
+    pair.step(pair.two, nameless)
+    pair.speaker = "two"
+    pair.world.admin.plain(pair.world.partition, 500)
+    for _ in range(3):
+        pair.step(pair.two, after_ms=61_000)
+    pair.step(pair.two, pair.world.abort(named))
+    told = [(event.status, event.expected_outcome, event.outcome_by) for event in pair.log.published]
+    assert told == [
+        ("opened", "abort", "one"),
+        ("updated", "abort", "one"),
+        ("resolved", "abort", "one"),
+    ]
+
+
+def test_the_abort_rests_on_no_outcome_of_another_instance(pair: Pair) -> None:
+    named = pair.world.hang()
+    pair.step(pair.one, named)
+    pair.world.admin.init("checkout-1")
+    pair.step(pair.two, pair.world.candidate(named.producer_id))
+    pair.speaker = "two"
+    abort = RunningAbort("on", AbortPolicy(after_ms=0), 0, pair.two, FakeLease(), "two", lambda: pair.world.now_ms)
+    for _ in range(3):
+        pair.step(pair.two, after_ms=61_000)
+        abort.on_batch()
+    assert pair.world.admin.markers == []
+    last = pair.log.records[-1]
+    assert (last.expected_outcome, last.outcome_by) == ("abort", "one")
+    assert last.action is not None
+    assert last.action.refusal == "outcome_unknown"
+
+
+def test_events_that_wait_for_the_topic_are_dropped_once_another_instance_speaks(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.log.is_away = True
-    pair.step(pair.two, candidate)
-    assert pair.two.topic.waiting == 1
-    pair.log.is_away = False
     pair.step(pair.one, candidate)
-    pair.step(pair.one, pair.world.abort(candidate))
+    assert pair.one.topic.waiting == 1
+    pair.log.is_away = False
+    pair.speaker = "two"
+    pair.both(candidate)
     for _ in range(5):
-        pair.step(pair.two, after_ms=60_000)
-    assert [(event.sequence, event.status) for event in pair.log.records] == [(1, "opened"), (2, "resolved")]
-    assert pair.two.topic.waiting == 0
+        pair.both(after_ms=60_000)
+    pair.both(pair.world.abort(candidate))
+    assert pair.published() == [(1, "opened"), (2, "resolved")]
+    assert [event.sequence for event in pair.log.records] == [1, 2]
+    assert pair.one.topic.waiting == 0
+
+
+def test_a_late_event_of_the_former_speaker_is_answered_and_shown_to_no_consumer(pair: Pair) -> None:
+    """It was paused between its last look at the lease and the topic."""
+    candidate = pair.world.hang()
+    pair.both(candidate)
+    pair.speaker = "two"
+    pair.both(pair.world.abort(candidate))
+    pair.both()
+    late = an_update(pair.log.records[0], pair.world.now_ms, severity="warning")
+    pair.log.records.append(late)
+    pair.both()
+    assert pair.log.compacted[late.incident_id].status == "resolved"
+    assert pair.published() == [(1, "opened"), (2, "resolved")]
+
+
+@pytest.mark.parametrize("sequence", [1, 2, 3, 7])
+def test_a_forged_record_lives_one_round(pair: Pair, sequence: int) -> None:
+    pair.both(pair.world.hang())
+    pair.both()
+    (truth,) = pair.log.records
+    forged = replace(resolved(truth, 5, no_longer_open(5, "a forger")), sequence=sequence)
+    pair.log.records.append(forged)
+    pair.both()
+    last = pair.log.compacted[truth.incident_id]
+    assert last.is_open
+    assert last.sequence > sequence or last == truth
+    assert [event.is_open for event in (*pair.one.open_incidents, *pair.two.open_incidents)] == [True, True]
+    before = len(pair.log.records)
+    for _ in range(5):
+        pair.both(after_ms=FIRST_PAUSE_MS)
+    assert len(pair.log.records) == before, "and that is the end of it"
+
+
+def test_two_that_speak_answer_each_other_after_growing_pauses(pair: Pair) -> None:
+    """The group's coordinator was away for an hour, and each was cut off from the other's heartbeats."""
+    pair.both(pair.world.hang())
+    for ledger in (pair.one, pair.two):
+        ledger.voice = lambda: WHOLE
+    pair.log.records.append(an_update(pair.log.records[0], 5, severity="info"))
+    for _ in range(3_600):
+        pair.both(after_ms=1_000)
+    assert len(pair.log.records) < 40
 
 
 def test_after_an_older_event_the_newer_one_is_published_again(pair: Pair) -> None:
@@ -147,18 +224,10 @@ def test_after_an_older_event_the_newer_one_is_published_again(pair: Pair) -> No
     assert len(pair.log.records) == before, "and that is the end of it"
 
 
-def test_events_of_another_instance_reach_our_redis(pair: Pair) -> None:
-    candidate = pair.world.hang()
-    pair.step(pair.one, candidate)
-    pair.world.redis.published.clear()
-    pair.step(pair.two)
-    assert [event.event_id for event in pair.world.redis.published] == [pair.log.records[0].event_id]
-
-
 def test_an_instance_that_joins_later_knows_everything(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.both(candidate)
-    late = pair.world.another(pair.log)
+    late = pair.an_instance("three")
     pair.step(late, candidate)
     assert pair.published() == [(1, "opened")]
 
@@ -167,36 +236,17 @@ def test_after_reading_the_topic_from_its_beginning_the_newest_event_counts(pair
     candidate = pair.world.hang()
     pair.step(pair.one, candidate)
     pair.step(pair.one, pair.world.abort(candidate))
-    late = pair.world.another(pair.log)
+    late = pair.an_instance("three")
     late.remember([*pair.log.records, pair.log.records[0]])
     assert late.open_incidents == []
 
 
 def test_of_two_events_of_one_sequence_the_first_on_the_topic_is_remembered(pair: Pair) -> None:
-    candidate = pair.world.hang()
-    pair.at_once(candidate)
-    first, second = pair.log.records
-    assert (first.sequence, first.event_id) == (second.sequence, second.event_id)
+    pair.both(pair.world.hang())
+    (first,) = pair.log.records
     memory = IncidentStore("cluster")
-    memory.remember(pair.log.records, pair.world.now_ms)
+    memory.remember([first, replace(first, severity="info")], pair.world.now_ms)
     assert memory.open_incidents == [first]
-
-
-def test_an_end_that_another_event_of_its_sequence_came_to_stand_behind_is_what_compaction_keeps(pair: Pair) -> None:
-    candidate = pair.world.hang()
-    pair.both(candidate)
-    pair.both()
-    opened = pair.log.records[0]
-    pair.step(pair.two, pair.world.abort(candidate))
-    pair.log.records.append(an_update(opened, pair.world.now_ms, severity="warning"))  # the other publishes it too late
-    for _ in range(3):
-        pair.both()
-    assert pair.log.compacted[opened.incident_id].status == "resolved"
-    assert pair.world.another(pair.log).open_incidents == []
-    assert pair.published() == [(1, "opened"), (2, "resolved")]
-    before = len(pair.log.records)
-    pair.both()
-    assert len(pair.log.records) == before
 
 
 @pytest.mark.parametrize("after", [(), (3,), (3, 4), (2**31 - 2,)], ids=["alone", "one more", "two more", "id spent"])
@@ -221,18 +271,3 @@ def test_an_end_behind_others_of_its_sequence_follows_all_that_is_new(pair: Pair
     assert last.resolution is not None
     assert (last.status, last.resolution.how) == ("resolved", "aborted")
     assert last.sequence > max((2, *(number for number in after if number < SPENT_SEQUENCE - ROOM)))
-
-
-def test_an_incident_that_another_writer_has_ended_causes_no_abort_and_opens_again_while_it_hangs(pair: Pair) -> None:
-    candidate = pair.world.hang()
-    pair.both(candidate)
-    pair.world.admin.init("checkout-1")
-    (known,) = pair.one.open_incidents
-    end = resolved(known, pair.world.now_ms, no_longer_open(pair.world.now_ms, "as the other sees it"))
-    pair.two.run(pair.two.ledger.publish_next(end))
-    policy = AbortPolicy(after_ms=0)
-    RunningAbort("on", policy, 1_000, pair.one, FakeLease(), "here", lambda: pair.world.now_ms).on_batch()
-    for _ in range(3):
-        pair.both(after_ms=LOOK_AGAIN_MS)
-    assert pair.published() == [(1, "opened"), (2, "resolved"), (1, "opened")]
-    assert pair.world.admin.markers == []

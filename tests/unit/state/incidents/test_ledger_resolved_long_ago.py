@@ -14,12 +14,11 @@ from support.ledger_world import HOUR_MS, LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.abort_protocol import HOUR_MS as BUDGET_MS
-from txnwatch.state.incidents.book import IncidentStore
 from txnwatch.state.incidents.confirm import GONE_MS
-from txnwatch.state.incidents.life import Happening, NextStep, step
+from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import SpanCandidate, StrayWrite, TransactionCandidate, TransactionMoved
-from txnwatch.state.model.incident import KEPT_MS, IncidentEvent, updated
+from txnwatch.state.model.incident import KEPT_MS, IncidentEvent
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 
@@ -140,21 +139,11 @@ def test_a_record_behind_a_forgotten_end_proves_nothing_and_opens_nothing() -> N
     memory = IncidentStore("cluster")
     memory.remember([opened, later, over], LONG_AFTER_MS)
     for event in (opened, later, over, replace(opened, sequence=over.sequence)):
-        received = memory.receive(event, LONG_AFTER_MS)
-        assert not received.is_new
-        assert received.happens is None or step(received.was, received.happens) is NextStep.NOTHING
+        taken = memory.take(event, LONG_AFTER_MS)
+        assert taken is not None
+        assert not taken.is_next
     assert memory.known == {}
     assert memory.sequence(id_of("one")) == over.sequence
-
-
-def test_if_another_instance_continues_after_an_end_the_incident_is_open_again() -> None:
-    over = a_life("one")[2]
-    memory = IncidentStore("cluster")
-    memory.remember([over], LONG_AFTER_MS)
-    behind = updated(replace(over, status="updated", resolution=None), LONG_AFTER_MS)
-    assert memory.receive(behind, LONG_AFTER_MS).is_new
-    assert memory.open_incidents == [behind]
-    assert not memory.has_ended("one")
 
 
 def test_an_end_that_the_topic_has_not_got_yet_is_not_forgotten(world: LedgerWorld) -> None:
@@ -175,16 +164,6 @@ def test_an_end_that_the_topic_has_not_got_yet_is_not_forgotten(world: LedgerWor
         ledger.on_batch([])
     assert [event.status for event in log.published] == ["opened", "resolved"]
     assert ledger.incidents == []
-
-
-def test_a_withdrawn_event_leaves_nothing_in_flight() -> None:
-    opened, later, over = a_life("one")
-    memory = IncidentStore("cluster")
-    memory.sent([memory.enter(opened)])
-    memory.receive(opened, OPEN_SINCE_MS)
-    memory.sent([memory.enter(later)])
-    assert memory.receive(replace(over, sequence=4), OPEN_SINCE_MS)[:2] == (True, Happening.RECORD_ENDS)
-    assert memory._in_flight == {}
 
 
 def test_a_sink_that_missed_an_end_for_longer_than_it_is_remembered_shows_it_no_more(world: LedgerWorld) -> None:

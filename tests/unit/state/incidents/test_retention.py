@@ -11,8 +11,8 @@ from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
-from txnwatch.state.incidents.book import IncidentStore
 from txnwatch.state.incidents.claims import SEEN_OVER_MS
+from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.ledger import AT_A_TIME, PAUSE_MS, Retention
 from txnwatch.state.incidents.wanted import Bury, Wanted, carry_out
 from txnwatch.state.model.errors import BadEventError, SkipReason

@@ -9,26 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.incidents import an_event
-from txnwatch.state.evidence.ending import no_longer_open, partition_gone
+from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.incidents.abort_protocol import action
-from txnwatch.state.incidents.book import IN_HAND_MS, is_left_to_watch
 from txnwatch.state.incidents.claims import (
     ROOM,
     SEEN_OVER_MS,
-    Arrival,
     EndedIncident,
-    arrival,
-    hides,
-    is_before_end,
     is_long_over,
     is_usable,
 )
-from txnwatch.state.incidents.life import Happening, Known, NextStep, step
+from txnwatch.state.incidents.incident_store import IN_HAND_MS, IncidentStore, is_left_to_watch
 from txnwatch.state.model.incident import (
     KEPT_MS,
     SPENT_SEQUENCE,
     Decision,
-    IncidentEvent,
     Initiator,
     repeat_incident_id,
     resolved,
@@ -37,80 +31,35 @@ from txnwatch.state.model.incident import (
 
 OPENED = an_event()
 NOW_MS = OPENED.time_ms
-SECOND = replace(OPENED, sequence=2, status="updated")
-THIRD = replace(OPENED, sequence=3, status="updated")
 END = resolved(OPENED, NOW_MS, no_longer_open(NOW_MS, "gone"))  # sequence 2
-OTHER_END = resolved(OPENED, NOW_MS, partition_gone(NOW_MS))
-OTHER_SECOND = replace(SECOND, hidden_records=7)
-
-ARRIVALS: dict[str, tuple[IncidentEvent, int, IncidentEvent | None, IncidentEvent | None, Arrival]] = {
-    "the first of an unknown incident": (OPENED, 0, None, None, Arrival.NEW),
-    "the next": (SECOND, 1, OPENED, None, Arrival.NEW),
-    "a later one, and one is missing": (THIRD, 1, OPENED, None, Arrival.NEW),
-    "one that we have sent": (SECOND, 1, SECOND, SECOND, Arrival.KNOWN),
-    "another one before ours of the same sequence": (OTHER_SECOND, 1, SECOND, SECOND, Arrival.NEW),
-    "another one, and ours is later": (OTHER_SECOND, 1, THIRD, None, Arrival.KNOWN),
-    "the second of one sequence": (OTHER_SECOND, 2, SECOND, None, Arrival.REPEATED),
-    "ours as the second of one sequence": (SECOND, 2, OTHER_SECOND, SECOND, Arrival.REPEATED),
-    "an older one": (OPENED, 2, SECOND, None, Arrival.OLDER),
-    "an older one that we have sent": (OPENED, 2, SECOND, OPENED, Arrival.OLDER),
-}
-
-
-@pytest.mark.parametrize(("event", "last", "known", "sent", "expected"), ARRIVALS.values(), ids=ARRIVALS.keys())
-def test_the_order_on_the_topic_decides(
-    event: IncidentEvent, last: int, known: IncidentEvent | None, sent: IncidentEvent | None, expected: Arrival
-) -> None:
-    assert arrival(event, last, known, sent) is expected
 
 
 @given(st.lists(st.integers(1, 4), max_size=8))
-def test_each_sequence_is_new_once_and_only_above_all_earlier_ones(sequences: list[int]) -> None:
-    last, known, new = 0, None, []
-    for sequence in sequences:
-        event = replace(OPENED, sequence=sequence)
-        if arrival(event, last, known, None) is Arrival.NEW:
-            new.append(sequence)
-            last, known = sequence, event
-    assert new == sorted(set(new))
-    assert last == max(sequences, default=0)
+def test_each_sequence_is_next_once_and_only_above_all_earlier_ones(sequences: list[int]) -> None:
+    store = IncidentStore(OPENED.cluster_id)
+    taken = [(one, store.take(replace(OPENED, sequence=one), NOW_MS)) for one in sequences]
+    found = [one for one, record in taken if record is not None and record.is_next]
+    assert found == sorted(set(found))
+    assert store.top(OPENED.incident_id) == max(sequences, default=0)
 
 
-def test_after_an_older_event_the_latest_is_published_again_and_a_claim_once_it_is_found() -> None:
-    expected = {
-        Known.FOUND: NextStep.PUBLISH_AGAIN,
-        Known.CLAIMED: NextStep.WAIT,
-        Known.ENDED: NextStep.PUBLISH_AGAIN,
-        Known.NOTHING: NextStep.NOTHING,
-    }
-    assert {known: step(known, Happening.RECORD_IS_OLDER) for known in Known} == expected
+def test_a_record_is_our_own_if_it_is_what_this_process_has_sent_and_once() -> None:
+    store = IncidentStore(OPENED.cluster_id)
+    store.sent([OPENED])
+    other = replace(OPENED, hidden_records=7)
+    found = [store.take(one, NOW_MS) for one in (other, OPENED, OPENED)]
+    assert [record is not None and record.is_own for record in found] == [False, True, False]
 
 
-REPEATED = {
-    "an open event hides the end": (OTHER_SECOND, END, True),
-    "an end hides an open event": (END, SECOND, True),
-    "an end after an end": (END, END, False),
-    "another end after an end": (OTHER_END, END, True),
-    "an open event after an open one": (OTHER_SECOND, SECOND, False),
-    "another outcome after an open event": (replace(SECOND, expected_outcome="none"), SECOND, True),
-    "the end has another sequence": (OTHER_SECOND, replace(END, sequence=3), False),
-}
-
-
-@pytest.mark.parametrize(("event", "known", "expected"), REPEATED.values(), ids=REPEATED.keys())
-def test_an_event_that_is_hidden_is_published_again(
-    event: IncidentEvent, known: IncidentEvent, *, expected: bool
-) -> None:
-    assert hides(event, known) is expected
-    for found in (Known.FOUND, Known.ENDED):
-        assert step(found, Happening.RECORD_HIDES_LAST) is NextStep.PUBLISH_AGAIN
-
-
-def test_our_end_follows_an_event_that_came_first() -> None:
-    assert is_before_end(OTHER_SECOND, END)
-    assert not is_before_end(OTHER_SECOND, SECOND)
-    assert not is_before_end(replace(END, time_ms=NOW_MS + 1), END)
-    assert not is_before_end(OTHER_SECOND, None)
+def test_of_our_last_event_no_other_record_has_the_sequence() -> None:
+    for others, expected in (((), True), ((2,), False), ((3,), False)):
+        store = IncidentStore(OPENED.cluster_id)
+        store.sent([END])
+        for sequence in others:
+            store.take(replace(OPENED, sequence=sequence), NOW_MS)
+        store.take(END, NOW_MS)
+        store.take(replace(OPENED, sequence=1), NOW_MS)  # an older one behind it changes nothing
+        assert store.is_last_ours(END) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,145 @@
+"""The lease of the instance that speaks: a member of a consumer group has it.
+
+The member that has partition 0 of the events topic has the lease: the group's coordinator assigns a partition to one
+member. The assignor is sticky, so a newcomer never takes the lease from a member that is well. Each choice of topics
+has a group of its own (`lease_group`).
+
+Law: a member's own view may be outdated. A process that was stopped for a minute does not know that another member has
+the partition now. So after a pause that is as long as the session, and right before a marker, it commits an offset: the
+coordinator accepts that only from a member of the current generation.
+
+Apart: sink_set.py composes the sinks, and is the only one that makes a lease.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Assigned
+
+from txnwatch.state.incidents.speaking import SESSION_MS, Speaking, Voice
+from txnwatch.state.model.ports import Lease, LeaseView
+from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.text import Said
+
+LONGEST_BATCH_MS: Final = 60_000  # a member that does not come for so long leaves the group
+_BACK_S: Final = 6.0  # a group without members waits for 3 s before it gives the lease to the first one
+_MOST_POLLS: Final = 100
+_NO_LEASE: Final = "no lease"
+
+
+class GroupLease:
+    """A Lease over a consumer group."""
+
+    problem: str | None = None
+
+    def __init__(self, client_config: Mapping[str, Any], topic: str, group: str) -> None:
+        self._topic, self._group = topic, group
+        self._has_it = False
+        self._polled_s = time.monotonic()
+        self._consumer = Consumer(
+            {
+                **client_config,
+                "log_level": 2,
+                "client.id": "txnwatch-speaker",
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                "session.timeout.ms": SESSION_MS,
+                "heartbeat.interval.ms": SESSION_MS // 4,
+                "max.poll.interval.ms": LONGEST_BATCH_MS,
+                "socket.timeout.ms": SESSION_MS,
+                "partition.assignment.strategy": "cooperative-sticky",
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
+
+    def view(self) -> LeaseView:
+        """See Lease. It polls, to stay in the group; the records are ignored.
+
+        After a micro-batch that took so long that this member has left the group, it waits for the lease once: else an
+        instance whose micro-batches are all that long would never have it.
+        """
+        had_it, was_away = self._has_it, time.monotonic() - self._polled_s > SESSION_MS / 1000
+        try:
+            self._poll()
+            until_s = time.monotonic() + _BACK_S
+            while was_away and had_it and not self._has_it and time.monotonic() < until_s:
+                self._poll(0.1)
+            is_member = bool(self._consumer.memberid())
+        except KafkaException:
+            self._has_it = is_member = False
+        self._polled_s = time.monotonic()
+        if was_away and self._has_it and not self.is_held_now():
+            self._has_it = is_member = False
+        if self._has_it:
+            return LeaseView.HELD
+        return LeaseView.ANOTHERS if is_member else LeaseView.UNKNOWN
+
+    def _poll(self, timeout_s: float = 0.0) -> None:
+        for _ in range(_MOST_POLLS):
+            message = self._consumer.poll(timeout_s)
+            if message is None:
+                return
+            self._see(message)
+
+    def is_held_now(self) -> bool:
+        """See Lease."""
+        if not self._has_it:
+            return False
+        try:
+            self._consumer.commit(offsets=[Assigned(self._topic, 0, 0)], asynchronous=False)
+        except KafkaException:
+            return False
+        return self._has_it
+
+    def close(self) -> None:
+        """See Lease."""
+        self._has_it = False
+        self._consumer.close()
+
+    def _see(self, message: Message) -> None:
+        error = message.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self.problem = f"the right READ on the group {self._group} is missing"
+
+    def _assigned(self, consumer: Consumer, partitions: list[Assigned]) -> None:
+        self.problem = None
+        self._has_it = self._has_it or any(partition.partition == 0 for partition in partitions)
+        consumer.incremental_assign(partitions)
+        consumer.pause(partitions)
+
+    def _gone(self, consumer: Consumer, partitions: list[Assigned]) -> None:
+        if any(partition.partition == 0 for partition in partitions):
+            self._has_it = False
+        consumer.incremental_unassign(partitions)
+
+
+class SpeakerGate:
+    """Whether this instance speaks, for the ledger; it knows the time by a clock that is never set."""
+
+    def __init__(
+        self, lease: Lease, topics: str, report: Callable[[str], None], clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`topics` is the digest of the topics that this instance watches."""
+        self._lease, self._report, self._clock_s = lease, report, clock_s
+        self._speaking, self._said = Speaking(topics), Said[str]()
+
+    def voice(self) -> Voice:
+        """What this instance publishes now; to be asked before each publication."""
+        voice, problem = self._speaking.voice(self._lease.view(), self._now_ms()), self._lease.problem
+        if problem is None:
+            self._said.is_over(_NO_LEASE)
+        elif self._said.is_new(_NO_LEASE, problem):
+            self._report(f"{problem}: this instance publishes events only while it hears no other one for a minute")
+        return voice
+
+    def hear(self, topics: str) -> None:
+        """See Speaking."""
+        self._speaking.hear(topics, self._now_ms())
+
+    def _now_ms(self) -> TimestampMs:
+        return TimestampMs(int(self._clock_s() * 1000))

@@ -1,0 +1,88 @@
+"""Which of several instances speaks: the one that publishes events, to the topic, to Redis and by push. Pure.
+
+The members of one consumer group share a lease (sinks/incidents/group_lease.py), and the one that has it speaks. All
+others watch, keep what they find, serve the page and the metrics, and publish nothing.
+
+Law:
+  * What the group's coordinator answers decides. Heartbeats only decide while it does not answer.
+  * While it does not answer, the last speaker goes on, and the others are silent as long as they hear a speaker. If an
+    instance hears none for a minute, it speaks. So a fault of the coordinator silences nobody for longer than that, and
+    two instances can speak only while it lasts.
+  * An instance that was stopped for longer than the session of the group has lost the lease, whatever it knows itself.
+    It speaks again once the coordinator has answered.
+  * An incident about a whole transaction belongs to no partition: every watcher of a cluster finds it, whatever topics
+    it watches. Of the speakers with different topics, that with the lowest digest of its topics tells it.
+  * All times are of a clock of this process that is never set (a monotonic one): no two clocks are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from txnwatch.state.model.ports import LeaseView
+from txnwatch.state.model.values import DurationMs, TimestampMs
+
+SESSION_MS: Final = DurationMs(8_000)  # with a rebalance and a micro-batch, nobody speaks for 10 s at most
+UNHEARD_MS: Final = DurationMs(60_000)
+_MOST_OTHERS: Final = 100  # anybody who may write the topic can invent any number
+
+
+class Voice(NamedTuple):
+    """What an instance publishes now.
+
+    Attributes:
+        speaks: whether it publishes anything.
+        of_transactions: whether it publishes incidents about whole transactions, too.
+    """
+
+    speaks: bool
+    of_transactions: bool
+
+
+SILENT: Final = Voice(speaks=False, of_transactions=False)
+WHOLE: Final = Voice(speaks=True, of_transactions=True)
+
+
+@dataclass(slots=True)
+class Speaking:
+    """Whether this instance speaks.
+
+    Attributes:
+        topics: the digest of the topics that it watches.
+        speaks: the last answer.
+    """
+
+    topics: str = ""
+    speaks: bool = False
+    _others: dict[str, TimestampMs] = field(default_factory=dict)  # when the speakers of other topics were heard
+    _looked_ms: TimestampMs | None = None
+    _heard_ms: TimestampMs | None = None
+
+    def hear(self, topics: str, now_ms: TimestampMs) -> None:
+        """Takes that another instance, which watches these topics, has just said that it speaks."""
+        if topics == self.topics:
+            self._heard_ms = now_ms
+        elif len(self._others) < _MOST_OTHERS or topics in self._others:
+            self._others[topics] = now_ms
+
+    def voice(self, lease: LeaseView, now_ms: TimestampMs) -> Voice:
+        """What this instance publishes now; see `look`."""
+        speaks = self.look(lease, now_ms)
+        self._others = {one: at_ms for one, at_ms in self._others.items() if now_ms - at_ms < UNHEARD_MS}
+        return Voice(speaks, speaks and self.topics <= min(self._others, default=self.topics))
+
+    def look(self, lease: LeaseView, now_ms: TimestampMs) -> bool:
+        """Whether this instance speaks now; to be asked before each publication, and at least once in a session.
+
+        After a pause that is longer than a session, `lease` must be an answer to a request of this moment.
+        """
+        was_stopped = self._looked_ms is None or now_ms - self._looked_ms > SESSION_MS
+        self._looked_ms = now_ms
+        if lease is not LeaseView.UNKNOWN:
+            self.speaks, self._heard_ms = lease is LeaseView.HELD, now_ms
+        elif was_stopped:
+            self.speaks, self._heard_ms = False, now_ms
+        elif not self.speaks:
+            self.speaks = self._heard_ms is None or now_ms - self._heard_ms >= UNHEARD_MS
+        return self.speaks

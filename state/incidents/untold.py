@@ -1,0 +1,82 @@
+"""Incidents about which the events topic does not say what this process knows. Pure.
+
+Two things make an incident untold: this process has found something while another instance speaks, or a record of
+another writer has taken the place of its event. Once this process speaks, it publishes its own state of the incident,
+above every sequence on the topic.
+
+Law: two writers never answer each other without end. The first answer to a record of another writer comes in the next
+round; each further one about the same incident comes after a pause, which is twice as long each time.
+
+Apart: book.py has what is known of an incident, and this what the topic lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from typing import Final
+
+from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
+from txnwatch.state.model.pauses import Attempts
+from txnwatch.state.model.values import DurationMs, TimestampMs
+
+FIRST_PAUSE_MS: Final = DurationMs(10_000)
+LONGEST_PAUSE_MS: Final = DurationMs(3_600_000)
+
+
+@dataclass(slots=True)
+class Untold:
+    """What is left to say, by incident."""
+
+    _left: dict[str, None] = field(default_factory=dict)
+    _openings: dict[str, IncidentEvent] = field(default_factory=dict)
+    _answers: dict[str, Attempts] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def __contains__(self, incident_id: object) -> bool:
+        return incident_id in self._left
+
+    def keep(self, event: IncidentEvent) -> None:
+        """Takes an event of this process that was not published, because another instance speaks."""
+        self._left[event.incident_id] = None
+        if event.status is IncidentStatus.OPENED:
+            self._openings[event.incident_id] = event
+
+    def mark(self, incident_id: str) -> None:
+        """The last record of the incident may not be what this process knows."""
+        self._left[incident_id] = None
+
+    def told(self, incident_id: str) -> None:
+        """The topic says what this process knows."""
+        self._left.pop(incident_id, None)
+        self._openings.pop(incident_id, None)
+
+    def take_opening(self, incident_id: str) -> IncidentEvent | None:
+        """The first event of an incident that was never published; None for none."""
+        return self._openings.pop(incident_id, None)
+
+    def take_due(self, may_be_told: Callable[[str], bool], now_ms: TimestampMs) -> list[str]:
+        """The incidents to be told now; each is returned once."""
+        due = [one for one in self._left if may_be_told(one) and self._is_due(one, now_ms)]
+        for one in due:
+            del self._left[one]
+        return due
+
+    def _is_due(self, incident_id: str, now_ms: TimestampMs) -> bool:
+        if incident_id in self._openings:
+            return True
+        answers = self._answers.setdefault(incident_id, Attempts(FIRST_PAUSE_MS, LONGEST_PAUSE_MS))
+        if not answers.is_due(now_ms):
+            return False
+        if now_ms - answers.due_ms > LONGEST_PAUSE_MS:
+            answers.end()
+        answers.put_off(now_ms)
+        return True
+
+    def forget(self, known: Container[str]) -> None:
+        """Drops what is kept about incidents that are no longer known."""
+        self._left = {one: None for one in self._left if one in known}
+        self._openings = {one: event for one, event in self._openings.items() if one in known}
+        self._answers = {one: answers for one, answers in self._answers.items() if one in known}

@@ -1,0 +1,55 @@
+"""Of several instances one speaks, and nobody is silent for longer than a session, whatever fails."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from simulation.speakers import SpeakersWorld, run_speakers
+from support.seeds import in_proportion
+from txnwatch.state.incidents import speaking
+from txnwatch.state.incidents.speaking import Speaking
+from txnwatch.state.model.ports import LeaseView
+
+RUNS = in_proportion(60)
+_MOST_SEEDS = 200
+_LOOK = Speaking.look
+
+
+def test_one_instance_speaks_whatever_fails() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(RUNS):
+        world = run_speakers(seed)
+        assert not world.problems, f"seed {seed}: {world.problems}"
+        seen += world.seen
+    for what in ("kill", "stop", "pause", "cut", "upgrade"):
+        assert seen[f"{what} the speaker"] > 0, seen
+    assert seen["1 speak, coordinator away"] > seen["2 speak, coordinator away"], seen
+
+
+def _never_by_itself(self: Speaking, lease: LeaseView, now_ms: Any) -> bool:
+    return _LOOK(self, LeaseView.ANOTHERS if lease is LeaseView.UNKNOWN else lease, now_ms)
+
+
+def _always_goes_on(self: Speaking, lease: LeaseView, now_ms: Any) -> bool:
+    return self.speaks or _LOOK(self, lease, now_ms)
+
+
+PLANTED: dict[str, Callable[[], Any]] = {
+    "without a coordinator nobody speaks": lambda: mock.patch.object(Speaking, "look", _never_by_itself),
+    "who has spoken goes on for ever": lambda: mock.patch.object(Speaking, "look", _always_goes_on),
+    "without a coordinator everybody waits for ever": lambda: mock.patch.object(speaking, "UNHEARD_MS", 10**9),
+    "a newcomer gets the lease": lambda: mock.patch.object(SpeakersWorld, "is_sticky", False),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str) -> None:
+    with PLANTED[name]():
+        found = next((seed for seed in range(_MOST_SEEDS) if run_speakers(seed).problems), None)
+    assert found is not None, f"{name}, and {_MOST_SEEDS} seeds do not show it"
+    assert not run_speakers(found).problems
