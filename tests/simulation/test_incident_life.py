@@ -61,7 +61,7 @@ PLANTED: dict[str, Planted] = {
     "a decision is not told": Planted(H.DECIDED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a change is not told": Planted(H.CHANGED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "an outcome that no longer counts stays": Planted(
-        H.WITHDRAWN, {"found": NO_STEP}, 44, forging=False, settings=(LOG_IS_LOST,)
+        H.WITHDRAWN, {"found": NO_STEP}, 81, forging=False, settings=(LOG_IS_LOST,)
     ),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}, 100),

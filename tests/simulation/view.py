@@ -184,10 +184,9 @@ class View:
 
     def _try(self, read: RangeReading, patience: int) -> int:
         """One Fetch; returns the patience that is left."""
-        rng = self._rng
-        if read.wanted.is_recheck:
-            rng = self._rng_of_rechecks
-        if not read.wanted.is_recheck or self.world.keeps_epochs or self.world.returns_replicas:
+        is_apart = read.wanted.is_recheck and not (self.world.keeps_epochs or self.world.returns_replicas)
+        rng = self._rng_of_rechecks if is_apart else self._rng
+        if not is_apart:
             self.world.churn()
         before = (read.fold.position, read.must_check)
         if rng.random() < self.throttled:

@@ -179,7 +179,6 @@ ends = st.builds(
     End, st.sampled_from([TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]), times, times, epochs
 )
 _decisions = st.sampled_from([state for state in TransactionState if state.outcome is not None])
-_nexts = st.sampled_from([None, True, False])
 latencies = st.builds(
     Latencies,
     st.sampled_from(Stage),
@@ -326,7 +325,7 @@ transactions_seen = st.builds(
     st.booleans(),
     st.none()
     | st.builds(
-        FirstDecision, _decisions, st.none() | times, st.none() | epochs, offsets, times, _nexts, st.booleans()
+        FirstDecision, _decisions, st.none() | times, st.none() | epochs, offsets, times, st.booleans(), st.booleans()
     ),
 )
 ids_gone = st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_numbers, offsets)
