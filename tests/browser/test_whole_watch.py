@@ -73,6 +73,7 @@ def test_while_the_brokers_are_away_nothing_is_known(browser: Any, shared_watch:
         assert judged_ms <= gone_ms
         assert unknown["atMs"] - judged_ms <= JUDGED_WITHIN_MS + DRAWN_WITHIN_MS
         tab.until("All clear.", within_s=BACK_WITHIN_S)
+        eventually(lambda: seen(tab)[-1]["isGreen"], 5.0, "the next look at the page")
         states = [(one["state"], one["isGreen"]) for one in seen(tab)]
         assert states == [("clear", True), ("unknown", False), ("clear", True)]
         assert tab.said == []

@@ -86,7 +86,7 @@ def test_two_clusters_and_one_whose_watcher_goes_away_and_comes_back(watcher: Se
         until(page, "eu", "incident", busy.world)
         until(page, "us", "clear", calm.world)
         rows = get(page.url, "/c/eu/api/v1/incidents").json["rows"]
-        assert "--bootstrap-server kafka-1:9092" in rows[0]["command"]
+        assert "--bootstrap-server kafka-1:9092" in rows[0]["steps"][0]["command"]
         port = int(calm.url.rpartition(":")[2])
         calm.server.close()
         assert "Connection refused" in until(page, "us", "unknown")["problem"]
