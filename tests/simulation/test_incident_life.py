@@ -46,9 +46,6 @@ class Planted(NamedTuple):
 
 
 H, NO_STEP = Happening, NextStep.NOTHING
-LOG_IS_LOST = Setting(
-    faults=frozenset({"unclean failover of the log", "stray write"}), rate=4.0, batches=24, keeping_epochs=1.0
-)
 PLANTED: dict[str, Planted] = {
     "what is confirmed is not opened": Planted(H.CONFIRMED, {"nothing": NO_STEP}),
     "a hang stays a stray write": Planted(
@@ -61,7 +58,7 @@ PLANTED: dict[str, Planted] = {
     "a decision is not told": Planted(H.DECIDED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a change is not told": Planted(H.CHANGED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "an outcome that no longer counts stays": Planted(
-        H.WITHDRAWN, {"found": NO_STEP}, 81, forging=False, settings=(LOG_IS_LOST,)
+        H.WITHDRAWN, {"found": NO_STEP}, 1524, forging=False, settings=(LATE_OR_LOST,)
     ),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}, 100),
