@@ -239,9 +239,11 @@ class Ledger:
         yield from intercepted(plan, lambda change: self._make(change, made))
         made = [event for event in made if not self.store.is_behind(event)]  # another writer was quicker
         voice = yield from ask(AskToSpeak())
-        told = [event for event in made if voice.of_transactions or (voice.speaks and event.topic is not None)]
+        told: list[IncidentEvent] = []
         for event in made:
-            if event not in told:
+            if voice.of_transactions or (voice.speaks and event.topic is not None):
+                told.append(event)
+            else:
                 self.book.untold.keep(event)
         if not voice.speaks:
             return False
