@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection.broker_clocks import was_listed
+from txnwatch.state.detection.broker_clocks import first_listed_ms
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.reading import (
     OF_DATA,
@@ -423,8 +423,7 @@ class LogReadings:
 
     def in_reading(self, seen: TransactionSeen, barrier: Barrier) -> TransactionSeen:
         """The fact, with the number of its log partition's reading and the time at which it was seen."""
-        since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else None
-        log = seen.view.log
+        log, since_ms = seen.view.log, first_listed_ms(seen.view, barrier)
         view = replace(seen.view, reading=self.number(log), since_ms=since_ms, reign=self._reigns.get(log))
         return TransactionSeen(
             seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past, seen.decided

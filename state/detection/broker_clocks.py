@@ -8,7 +8,7 @@ record that is a millisecond old. So the age is a lower bound. It has two source
      No broker clock is involved. It is the only source for a record whose timestamp cannot be compared; this costs one
      threshold of waiting after a start, never a false verdict. A record with a later leader epoch than the listed end
      was not in the log then: the log was truncated in between and written again. Its age counts from the next listing
-     on.
+     on. So does the age of each record where a leader may lose its tail and keep its epoch.
   2. The clock that stamped the record. The difference of two stamps of one clock is true, however wrong the clock is. A
      record stamped s and listed at c (our clock) was written before c: the clock is ahead of ours by s - c or more.
      With the largest of these values (`lowest`) the broker's clock now shows at least `now + lowest`, and a record of
@@ -45,10 +45,11 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from txnwatch.state.model.clocks import Clock, Leader, both
 from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.transaction import CoordinatorView, ProducerState
 from txnwatch.state.model.values import (
     NO_TIME,
     BarrierNumber,
@@ -74,6 +75,25 @@ def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
     if leader is None:
         return log not in barrier.stale_coordinator
     return view.coordinator_epoch is None or view.coordinator_epoch <= leader.epoch
+
+
+def first_listed_ms(view: CoordinatorView, barrier: Barrier) -> TimestampMs | None:
+    """When the end above a record was listed that is new in the batch of the barrier; None if that is not certain.
+
+    Where a leader may lose its tail and keep its epoch (decision 0049), a record below a listed end may have been
+    appended after the listing.
+    """
+    leader = barrier.leaders.get(view.log)
+    is_certain = was_listed(view, barrier) and not (leader is not None and leader.connection)
+    return barrier.coordinator_listed_ms if is_certain else None
+
+
+def dated(producer: ProducerState, barrier: Barrier) -> ProducerState:
+    """Sets `since_ms` of a view that was read before the barrier, at the first listing that certainly shows it."""
+    view = producer.view
+    if view is None or view.since_ms is not None or not was_listed(view, barrier):
+        return producer
+    return replace(producer, view=replace(view, since_ms=barrier.coordinator_listed_ms))
 
 
 class Leadership(NamedTuple):

@@ -93,7 +93,8 @@ def process(
     Raises:
         ValueError: the batch does not have exactly one barrier fact.
     """
-    run = BucketBatch(bucket, Batch(facts), LoadedProducers(bucket, store), policy, reports_partitions)
+    batch = Batch(facts)
+    run = BucketBatch(bucket, batch, LoadedProducers(bucket, store, batch.barrier), policy, reports_partitions)
     for phase in PHASES:
         phase(run)
     return run.loaded.emitted
@@ -489,7 +490,7 @@ def move_times(bucket: BucketState, loaded: LoadedProducers, by_ms: DurationMs) 
     if not by_ms:
         return
     for producer_id in sorted(bucket.agenda):
-        loaded.take(Step(_moved(loaded.load(producer_id), by_ms)))
+        loaded.take(Step(_moved(loaded.known(producer_id), by_ms)))
     bucket.ages = bucket.holders = None  # they are made again from the producers
     bucket.clocks = _moved_clocks(bucket.clocks, by_ms)
     bucket.assumed_ms = {broker: DurationMs(assumed_ms - by_ms) for broker, assumed_ms in bucket.assumed_ms.items()}

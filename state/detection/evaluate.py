@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection.broker_clocks import was_listed
 from txnwatch.state.detection.proof import BarrierContext, Look, candidate_of, is_settled, judge_span, look_through
 from txnwatch.state.detection.span import Step, dropped
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, TransactionCandidate
@@ -216,7 +215,6 @@ def judge(producer: ProducerState, context: BarrierContext) -> Step:
             spans[partition] = judged
     if spans:
         producer = replace(producer, spans={**producer.spans, **spans})
-    producer = _listed(producer, context)
     for rule in (_judge_time, _ask_about_covers, _ask_about_owner, _ask_without_log):
         producer, findings = rule(producer, context)
         emitted.extend(findings)
@@ -294,14 +292,6 @@ def _over(producer: ProducerState, context: BarrierContext) -> list[TopicPartiti
         for partition, span in producer.spans.items()
         if span.ended_at is not None and span.ended_at < context.barrier.number and not context.is_unproven(partition)
     ]
-
-
-def _listed(producer: ProducerState, context: BarrierContext) -> ProducerState:
-    """Sets `since_ms` at the first listing that can show a record that was read before any such listing."""
-    view = producer.view
-    if view is None or view.since_ms is not None or not was_listed(view, context.barrier):
-        return producer
-    return replace(producer, view=replace(view, since_ms=context.now_ms))
 
 
 def _judge_time(producer: ProducerState, context: BarrierContext) -> Step:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from txnwatch.state.detection.broker_clocks import dated
 from txnwatch.state.detection.bucket_indexes import Age, Awaited, HolderIndex, OpenAges, places_of, starts_of
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import (
@@ -29,7 +30,7 @@ from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.span import Step
 from txnwatch.state.detection.view import ProducerFact, apply, is_newer, is_of_another_id, is_shared
 from txnwatch.state.model.completion_latency import Tally
-from txnwatch.state.model.facts import PartitionNotice, TransactionalIdGone, TransactionSeen
+from txnwatch.state.model.facts import Barrier, PartitionNotice, TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.values import NO_BARRIER, BarrierNumber, ProducerId
@@ -48,8 +49,9 @@ class ProducerStore(Protocol):
 class LoadedProducers:
     """The producers loaded from the store for one batch; each is read once and written once."""
 
-    def __init__(self, bucket: BucketState, store: ProducerStore) -> None:
+    def __init__(self, bucket: BucketState, store: ProducerStore, barrier: Barrier) -> None:
         self.bucket = bucket
+        self.barrier = barrier
         self.emitted: list[Finding] = []
         self._store = store
         self._stored: dict[ProducerId, ProducerState] = {}
@@ -84,9 +86,13 @@ class LoadedProducers:
         return producer_id in self.touched or producer_id in self.bucket.agenda
 
     def load(self, producer_id: ProducerId) -> ProducerState:
-        """Loads the producer, so that it is evaluated at the barrier."""
-        producer = self.touched[producer_id] = self.known(producer_id)
-        return producer
+        """Loads the producer, so that it is evaluated at the barrier.
+
+        What was read before the barrier was listed, and could not be dated then, is dated by this listing.
+        """
+        if producer_id not in self.touched:
+            self.touched[producer_id] = dated(self.known(producer_id), self.barrier)
+        return self.touched[producer_id]
 
     def take(self, step: Step) -> None:
         """Keeps the new state of a producer, and the findings of the step."""

@@ -159,6 +159,8 @@ def after_range(
         emitted = ended(producer.producer_id, fact.partition, prior, SpanEvent.PARTITION_GONE)
         prior = None
     closed = closed_by(prior, fact)
+    if closed is not None and not is_consecutive:
+        closed = Closed(None)  # what was not read may have the marker
     if prior is not None and closed is None and _begins_anew(prior, fact):
         emitted += _unseen_end(producer.producer_id, fact.partition, prior)
         prior = None

@@ -46,13 +46,20 @@ class Pending:
 
 @dataclass(slots=True)
 class Transaction:
-    """One transactional id in a coordinator's memory; `unmarked` are the participants that still lack a marker."""
+    """One transactional id in a coordinator's memory.
+
+    Attributes:
+        unmarked: the participants that still lack a marker.
+        is_complete_in_log: whether the append of its Complete* has failed and stays. The coordinator appends it again;
+            it writes no marker, so whatever is written in the meantime is owed none.
+    """
 
     transactional_id: str
     log: int
     value: TransactionLogValue | None = None
     pending: Pending | None = None
     unmarked: set[TopicPartition] = field(default_factory=set)
+    is_complete_in_log: bool = False
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -112,6 +119,7 @@ class Coordinators:
             known.value.state
             for known in self.transactions.values()
             if known.value is not None and known.value.producer_id == producer_id and partition in known.held
+            if not known.is_complete_in_log
         }
 
     def init(self, name: str, log: int, version: int, timeout_ms: int) -> None:
@@ -226,7 +234,7 @@ class Coordinators:
                 self.enter(self.transactions.setdefault(name, Transaction(name, log)), logged.value)
 
     def enter(self, known: Transaction, value: TransactionLogValue | None) -> None:
-        known.value = value
+        known.value, known.is_complete_in_log = value, False
         if value is None:
             self.transactions.pop(known.transactional_id, None)
         elif value.state.is_prepare:

@@ -11,11 +11,14 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from txnwatch.state.model.transaction import TransactionState
+
 if TYPE_CHECKING:
     from simulation.world import World
 
 FAILED_APPEND = "an append that failed stays"
 _SHARES = (0.05, 0.3)
+_COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
 
 def fail_appends(world: World) -> None:
@@ -36,6 +39,7 @@ def fail_appends(world: World) -> None:
                 continue  # a coordinator appends tombstones for idle ids only; an id that is forgotten is another fault
             if chance.random() < share:
                 known.pending = None
+                known.is_complete_in_log = pending.value is not None and pending.value.state in _COMPLETE
                 world.seen[FAILED_APPEND] += 1
                 state = pending.value.state if pending.value is not None else "a tombstone"
                 world.note(f"{known.transactional_id}: the append of {state}@{pending.offset} has failed, and it stays")

@@ -137,11 +137,16 @@ class Oracle:
             self.problems.append(f"FALSE: {name} at barrier {result.barrier.number}")
 
     def _is_refuted(self, candidate: SpanCandidate, result: BatchResult) -> bool:
-        """Whether the topic was replaced between Metadata and D, and the fresh read of the ledger says so."""
-        replaced = self.world.replaced.get(candidate.span.topic_id)
-        if replaced is None or not result.metadata <= replaced <= result.data_listed:
+        """Whether the partition has another log that no listing can show, and the fresh read of the ledger says so.
+
+        The topic was replaced between Metadata and D; or an old replica leads again, whose log ends where our reading
+        ended (decision 0049).
+        """
+        log, replaced = self.world.data.get(candidate.partition), self.world.replaced.get(candidate.span.topic_id)
+        is_replaced = replaced is not None and result.metadata <= replaced <= result.data_listed
+        if not is_replaced and not (log is not None and log.has_returned):
             return False
-        self.world.seen["candidate of a replaced topic"] += 1
+        self.world.seen["candidate of a replaced topic" if is_replaced else "candidate of a log that was replaced"] += 1
         found = run_reads(confirm_spans([candidate]), self._admin())  # type: ignore[arg-type]
         return all(one.answer is Answer.REFUTED for _, one in found)
 

@@ -50,8 +50,8 @@ class PartitionLog:
 
     `committed` is what the high watermark has reached, also where a new leader does not know it yet. `unreadable` are
     the offsets of batches that its disk, or remote storage, does not give; another leader has them. `former` is what
-    the leader before an unclean election had: entries and epochs. `reigns` counts the leaders; one that has lost its
-    power, and its memory, is another one.
+    the leader before an unclean election had: entries and epochs; `has_returned` is whether it led again with them.
+    `reigns` counts the leaders; one that has lost its power, and its memory, is another one.
     """
 
     partition: TopicPartition
@@ -70,6 +70,7 @@ class PartitionLog:
     cleaned_to: int = 0
     unreadable: set[int] = field(default_factory=set)
     former: tuple[list[WorldBatch], list[tuple[int, int]]] | None = None
+    has_returned: bool = False
     reigns: int = 0
 
     @property
@@ -115,6 +116,7 @@ class PartitionLog:
         """The leader before the last unclean election comes back, by another one, and brings the log that it had."""
         assert self.former is not None
         (self.entries, self.epochs), self.former = self.former, None
+        self.has_returned = True
         self._lead(self.entries[-1].next_offset if self.entries else 0)
         self.high_watermark = self.follower_end = self.follower_watermark = self.committed = self.end
 

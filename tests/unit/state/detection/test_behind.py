@@ -113,6 +113,14 @@ def test_a_marker_that_the_scan_passes_ends_what_the_census_has_shown() -> None:
     assert ends(findings) == [SpanEnd.MARKER]
 
 
+def test_a_marker_above_what_is_not_read_ends_a_span_and_may_not_be_the_one_that_closed_it() -> None:
+    """The marker that closed the span may be in the rest that is read later, and other data may have followed it."""
+    run = reported_by_census()
+    run.batch(seen(40, 55, data=50), notice(NoticeKind.LEFT, 55), **BEHIND)
+    (end,) = [one for one in run.batch(seen(70, 80, marker=a_marker(75)), **BEHIND) if isinstance(one, SpanEnded)]
+    assert (end.how, end.marker) == (SpanEnd.MARKER, None)
+
+
 def test_an_end_that_the_census_saw_is_not_undone_by_the_scan_that_comes_later() -> None:
     run = reported_by_census()
     assert ends(run.batch(*census(), **BEHIND)) == [SpanEnd.CENSUS]

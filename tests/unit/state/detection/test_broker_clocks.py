@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.facts import ORDERS, START_MS, TIMEOUT_MS, BucketRun, transaction
+from support.facts import ORDERS, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
 from txnwatch.state.detection.broker_clocks import Clocks, Leadership, learned
 from txnwatch.state.model.clocks import Clock, Leader, both
 from txnwatch.state.model.facts import Barrier
@@ -172,3 +172,17 @@ def test_a_record_of_the_epoch_that_was_listed_counts_from_that_listing() -> Non
     view = run.producer().view
     assert view is not None
     assert view.since_ms == run.now_ms
+
+
+def test_where_a_leader_may_keep_its_epoch_a_record_counts_from_the_next_listing() -> None:
+    """The leader may have lost its tail after the listing, and have appended the record before it was read."""
+    run = BucketRun()
+    leaders = {log_numbered(0): Leader(1, 1, "0 0")}
+    run.batch(transaction(6, S.PREPARE_COMMIT, ORDERS, coordinator_epoch=1), leaders=leaders)
+    view = run.producer().view
+    assert view is not None
+    assert view.since_ms is None
+    run.batch(seen(0, 4, data=2), leaders=leaders)
+    view, listed_ms = run.producer().view, run.now_ms
+    assert view is not None
+    assert view.since_ms == listed_ms, "data of the producer does not put it off"
