@@ -123,6 +123,20 @@ def read_after(incident: IncidentEvent, *, commit: bool) -> Plan[MarkerResult]:
     return closed(marker, reading, commit=commit)
 
 
+def closing_marker(incident: IncidentEvent) -> Plan[Marker | None]:
+    """The marker that closed the incident's transaction; None if the log of its partition does not certainly show it.
+
+    It is searched for above an end of the same leader at which the transaction was open. Another leader may have
+    another log: the first marker there may be of other data.
+    """
+    span = start_of(incident)
+    reading = (yield from ask(ReadPartitions([span.partition])))[span.partition]
+    is_same_log = reading.leader_epoch is not None and reading.leader_epoch == incident.evidence.leader_epoch
+    if not is_same_log or still_open_or_unreadable(incident, reading) is not None:
+        return None
+    return (yield from ask(FindClosingMarker(span, open_until(incident, reading))))
+
+
 # What the steps decide. Pure.
 
 ABANDONED_MS = DurationMs(60_000)

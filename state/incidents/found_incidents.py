@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec.structs import replace as with_changes
+
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.ending import SECOND_LOOK_MS
 from txnwatch.state.evidence.outcome import Outcome, is_settled, known_outcome, outcome_basis, with_outcome
 from txnwatch.state.evidence.proven_hang import ProvenHang, agreed, is_same_data, unconfirmed
 from txnwatch.state.incidents import event_builder
+from txnwatch.state.incidents.abort_protocol import closing_marker
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import OpenChecks, Surroundings, changed
 from txnwatch.state.incidents.claims import differs, found_too, with_newer_verdict
@@ -76,7 +79,9 @@ from txnwatch.state.model.verdicts import Reason, Verdict, rank
 from txnwatch.state.telling.commands import with_command
 
 OUTCOME_BUDGET_MS = DurationMs(500)
+END_BUDGET_MS = DurationMs(500)
 _ANOTHER = "another transaction is open there now"
+_MAY_HAVE_MARKER = frozenset({SpanEnd.MARKER, SpanEnd.CENSUS})
 Confirmed = list[tuple[SpanCandidate, SpanConfirmation]]
 
 
@@ -100,6 +105,7 @@ class SpanIncidents:
         book = self.book
         found = [(one, _key_of_end(one)) for one in emitted if isinstance(one, SpanEnded)]
         ends = [(end, key, known) for end, key in found if (known := self._ended_by(end, key)) is not None]
+        ends = yield from ask(Within(END_BUDGET_MS, with_closing_markers(ends)))
         names = {incident.transactional_id for ended, _, incident in ends if ended.how is SpanEnd.MARKER}
         named = sorted(name for name in names if name is not None)
         owners = (yield from ask(DescribeTransactions(named))) if named else {}
@@ -228,6 +234,28 @@ class SpanIncidents:
         if rank(known.verdict) < rank(candidate.verdict):
             return True
         return known.verdict == candidate.verdict and self.book.is_found(known)
+
+
+_EndOfIncident = tuple[SpanEnded, SpanKey, IncidentEvent]
+
+
+def with_closing_markers(ends: Sequence[_EndOfIncident]) -> Plan[list[_EndOfIncident]]:
+    """The ends, with the markers that the log of the partition shows and the state has not read.
+
+    The state does not read them if the partition is watched by censuses only, or if a part of its log was not read.
+    """
+    found: list[_EndOfIncident] = []
+    for ended, key, incident in ends:
+        marker = ended.marker
+        if marker is None and ended.how in _MAY_HAVE_MARKER and not ending.is_another(ended.span, incident):
+            marker = yield from closing_marker(incident)
+        read = (
+            ended
+            if marker is None or ended.marker is not None
+            else with_changes(ended, how=SpanEnd.MARKER, marker=marker)
+        )
+        found.append((read, key, incident))
+    return found
 
 
 def end_found_here(book: Book, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> Plan[None]:

@@ -14,6 +14,7 @@ from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS
 from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
 from txnwatch.state.model.incident import EndedBy
+from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Verdict
@@ -130,6 +131,24 @@ def test_its_marker_resolves_an_incident_once(world: LedgerWorld) -> None:
     assert resolution is not None
     assert (resolution.how, resolution.marker_offset) == ("aborted", 7)
     assert world.topic.published[-1].suggested_command is None
+
+
+@pytest.mark.parametrize("how", [SpanEnd.CENSUS, SpanEnd.MARKER])
+@pytest.mark.parametrize("is_led_anew", [False, True])
+def test_the_marker_that_the_state_has_not_read_is_read_from_the_log(
+    world: LedgerWorld, how: SpanEnd, *, is_led_anew: bool
+) -> None:
+    """Another leader may have another log, in which the first marker of the producer may be of other data."""
+    candidate = world.hang()
+    world.batch(candidate)
+    for commit in (True, False):  # the first one closes it
+        world.admin.mark(MarkerSpec(world.partition, candidate.producer_id, 0, 0, commit=commit))
+    if is_led_anew:
+        world.admin.move_leader(world.partition, 2)
+    world.batch(SpanEnded(candidate.producer_id, candidate.partition, candidate.span, how, None))
+    resolution = world.topic.published[-1].resolution
+    assert resolution is not None
+    assert resolution.how == ("no_longer_open" if is_led_anew else "committed")
 
 
 def test_the_end_of_what_was_never_reported_is_not_published(world: LedgerWorld) -> None:
