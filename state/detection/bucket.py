@@ -36,7 +36,7 @@ from txnwatch.state.detection.batch import (
     note_whole,
     notice_other_logs,
 )
-from txnwatch.state.detection.broker_clocks import RESERVE_MS, Clocks
+from txnwatch.state.detection.broker_clocks import RESERVE_MS, Clocks, dated
 from txnwatch.state.detection.bucket_indexes import is_known_by_census
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
@@ -490,7 +490,8 @@ def move_times(bucket: BucketState, loaded: LoadedProducers, by_ms: DurationMs) 
     if not by_ms:
         return
     for producer_id in sorted(bucket.agenda):
-        loaded.take(Step(_moved(loaded.known(producer_id), by_ms)))
+        moved = _moved(loaded.stored(producer_id), by_ms)
+        loaded.take(Step(dated(moved, loaded.barrier)))
     bucket.ages = bucket.holders = None  # they are made again from the producers
     bucket.clocks = _moved_clocks(bucket.clocks, by_ms)
     bucket.assumed_ms = {broker: DurationMs(assumed_ms - by_ms) for broker, assumed_ms in bucket.assumed_ms.items()}

@@ -74,9 +74,16 @@ class LoadedProducers:
         return self.bucket.awaited
 
     def known(self, producer_id: ProducerId) -> ProducerState:
-        """The producer as it is now; does not load it for evaluation."""
+        """The producer as it is now; does not load it for evaluation.
+
+        What was read before the barrier was listed, and could not be dated then, is dated by this listing.
+        """
         if producer_id in self.touched:
             return self.touched[producer_id]
+        return dated(self.stored(producer_id), self.barrier)
+
+    def stored(self, producer_id: ProducerId) -> ProducerState:
+        """The producer as it was before the batch."""
         if producer_id not in self._stored:
             self._stored[producer_id] = self._store.get(producer_id) or ProducerState(producer_id)
         return self._stored[producer_id]
@@ -86,13 +93,9 @@ class LoadedProducers:
         return producer_id in self.touched or producer_id in self.bucket.agenda
 
     def load(self, producer_id: ProducerId) -> ProducerState:
-        """Loads the producer, so that it is evaluated at the barrier.
-
-        What was read before the barrier was listed, and could not be dated then, is dated by this listing.
-        """
-        if producer_id not in self.touched:
-            self.touched[producer_id] = dated(self.known(producer_id), self.barrier)
-        return self.touched[producer_id]
+        """Loads the producer, so that it is evaluated at the barrier."""
+        producer = self.touched[producer_id] = self.known(producer_id)
+        return producer
 
     def take(self, step: Step) -> None:
         """Keeps the new state of a producer, and the findings of the step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.facts import ORDERS, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
+from support.facts import ORDERS, START_MS, TIMEOUT_MS, BucketRun, census, seen, transaction
 from txnwatch.state.detection.broker_clocks import Clocks, Leadership, learned
 from txnwatch.state.model.clocks import Clock, Leader, both
 from txnwatch.state.model.facts import Barrier
@@ -182,7 +182,7 @@ def test_where_a_leader_may_keep_its_epoch_a_record_counts_from_the_next_listing
     view = run.producer().view
     assert view is not None
     assert view.since_ms is None
-    run.batch(seen(0, 4, data=2), leaders=leaders)
+    run.batch(seen(0, 4, data=2), *census(2), leaders=leaders)
     view, listed_ms = run.producer().view, run.now_ms
     assert view is not None
-    assert view.since_ms == listed_ms, "data of the producer does not put it off"
+    assert view.since_ms == listed_ms, "neither data of the producer nor a census puts it off"
