@@ -114,7 +114,6 @@ def needs(load: Load, costs: Costs) -> dict[str, float | str]:
         "total_by_census": total(0.0) + 0.1,
         "memory_gb": (costs["idle_mb"] + load.partitions * costs["partition_mb"] + costs["ids_mb"]) / 1000,
         "round_s": load.partitions * costs["described_s"],
-        "census_interval_ms": max(5.0, load.partitions * costs["described_s"] * 10) * 1000,
     }
 
 

@@ -131,7 +131,7 @@ class Watch:
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
         self.page = PageStore(self.instance, is_of_ledger=True, topics_digest=self.options.topics_digest)
-        self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
+        self.coverage = Coverage(self.log, progress=self._progress, awaits_census=True)
         self._throttling = Throttling(self.log)
         self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)
         self._finding_lines = FindingLines(self.log, self.counts)
@@ -202,10 +202,11 @@ class Watch:
 
     @property
     def _policy(self) -> DetectionPolicy:
+        policy = self.settings.policy
         return replace(
-            self.settings.policy,
+            policy,
             coordinator_access=self.access,
-            coordinator_ask_ms=self.settings.census_interval_ms,
+            coordinator_ask_ms=min(self.settings.census_interval_ms, policy.coordinator_ask_ms),
             longest_timeout_ms=self.timeout_limit.ms,
         )
 

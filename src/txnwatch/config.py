@@ -241,7 +241,9 @@ class RunSettings(BaseModel):
         "latest", description="latest (the start of the oldest open transaction) or earliest; for the first start only"
     )
     census_interval_ms: PositiveMs = Field(
-        DurationMs(5_000), description="pause between two rounds of the census of topics that are not scanned"
+        DurationMs(60_000),
+        description="pause between two rounds of the census of topics that are not scanned; between the rounds, a "
+        "partition is described where its last stable offset stands",
     )
     heal_interval_ms: PositiveMs = Field(
         DurationMs(60_000),

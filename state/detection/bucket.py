@@ -50,9 +50,9 @@ from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen
 from txnwatch.state.model.findings import (
     BucketCount,
-    CensusIncomplete,
     CensusReason,
     CensusRequest,
+    CensusResult,
     Finding,
     OpenTransactions,
     OutstandingGap,
@@ -319,16 +319,18 @@ def _about_partitions(bucket: BucketState, batch: Batch) -> Iterable[Finding]:
     yield from (PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
     yield from (CensusRequest(partition, CensusReason.HIDDEN) for partition in bucket.lacking(Lack.NAME))
     yield from (CensusRequest(partition, CensusReason.FAILED) for partition in bucket.lacking(Lack.DESCRIPTION))
-    yield from _incomplete(batch)
+    yield from _taken(batch)
     yield from (RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
     yield _unproven(bucket, batch.barrier)
     yield from _outstanding(bucket)
 
 
-def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
+def _taken(batch: Batch) -> Iterable[CensusResult]:
     failed = {partition for census in batch.censuses for partition in census.failed}
-    if failed or any(census.is_round for census in batch.censuses):
-        yield CensusIncomplete(tuple(sorted(failed)))
+    described = {at for census in batch.censuses for at, listing in census.taken.items() if not listing.is_scanned}
+    is_round = any(census.is_round for census in batch.censuses)
+    if failed or described or is_round:
+        yield CensusResult(tuple(sorted(failed)), tuple(sorted(described)), is_round)
 
 
 def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:

@@ -162,10 +162,18 @@ class CensusRequest(Variant, frozen=True):
     why: CensusReason = CensusReason.PROOF
 
 
-class CensusIncomplete(Variant, frozen=True):
-    """The partitions whose leaders did not describe them in a census; empty if all did."""
+class CensusResult(Variant, frozen=True):
+    """What a census of partitions that are not read to their ends has described, or one that has failed.
 
-    failed: tuple[TopicPartition, ...]
+    Attributes:
+        failed: the partitions whose leaders did not describe them; also scanned ones.
+        described: those that were described; of scanned ones, only those that are behind.
+        is_round: the census has asked for all partitions that only a census watches.
+    """
+
+    failed: tuple[TopicPartition, ...] = ()
+    described: tuple[TopicPartition, ...] = ()
+    is_round: bool = True
 
 
 class Unproven(Variant, frozen=True):
@@ -342,7 +350,7 @@ Finding = (
     | OutstandingGap
     | ReadLimitReached
     | CensusRequest
-    | CensusIncomplete
+    | CensusResult
     | Unproven
     | RequestsThrottled
     | ViewHealed

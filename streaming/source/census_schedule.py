@@ -7,15 +7,16 @@ census.
 
 Scanned partitions are described when reading begins, every `heal_interval_s`, and when the job requests it: a last
 stable offset that does not move, a gap that only the leader can close, a refuted candidate, a failed census.
-Partitions that are not scanned, and scanned ones while they are behind, are described every `census_interval_s`, and
-when a proof needs another check. A census costs three requests per leader.
+Partitions that are not scanned, and scanned ones while they are behind, are described where their last stable offset
+stands (standing_looks.py), when a proof needs another check, every `census_interval_s`, and when one of them is
+deleted. A census costs three requests per leader.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -92,13 +93,9 @@ class SnapshotSchedule:
     def next_census(
         self, known: Metadata, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
     ) -> Census | None:
-        """The census to take while the batch from `previous` to `following` is read; None if none is due.
-
-        A partition is behind if the batch does not plan to read it to its end, or goes back to where an earlier batch
-        stopped: it may stop again.
-        """
+        """The census to take while the batch from `previous` to `following` is read; None if none is due."""
         now_s = time.monotonic()
-        self._look_at(known)
+        self.look_at(known)
         is_round = self.options.census_pattern is not None and now_s >= self.round_due_s
         if is_round:
             self.round_due_s = now_s + self.options.census_interval_s
@@ -107,11 +104,7 @@ class SnapshotSchedule:
             self.heal_due_s = now_s + self.options.heal_interval_s
         unscanned = self.watched if is_round else [partition for partition in wanted if partition in self.watched]
         asked = {partition: Asked(self.watched[partition]) for partition in unscanned if partition not in self.missing}
-        behind = {
-            partition
-            for partition, at in following.read_positions.items()
-            if _can_be_described(at, partition) and (at.offset < at.listed or partition in following.reread)
-        }
+        behind = behind_at(following).keys()
         due = self._due_behind(behind, now_s)
         scanned = following.positions if is_healing else {*following.begun, *wanted, *due} & following.positions.keys()
         for partition in scanned:
@@ -127,13 +120,18 @@ class SnapshotSchedule:
         """Whether a census-only topic is missing from the metadata, but not yet surely deleted."""
         return any(self.absences.values())
 
-    def _due_behind(self, behind: set[TopicPartition], now_s: float) -> set[TopicPartition]:
+    @property
+    def unscanned(self) -> list[TopicPartition]:
+        """The census-only partitions that the metadata shows."""
+        return [partition for partition in self.watched if partition not in self.missing]
+
+    def _due_behind(self, behind: Collection[TopicPartition], now_s: float) -> Collection[TopicPartition]:
         if not behind or now_s < self.behind_due_s:
-            return set()
+            return ()
         self.behind_due_s = now_s + self.options.census_interval_s
         return behind
 
-    def _look_at(self, known: Metadata) -> None:
+    def look_at(self, known: Metadata) -> None:
         """Applies new metadata. Brokers learn of changes at different times, so one absence does not mean deleted."""
         if known is self._metadata:
             return
@@ -153,9 +151,24 @@ class SnapshotSchedule:
             for partition, topic_id in self.watched.items()
             if 0 < self.absences[partition.topic] < ABSENCES_OF_A_DELETED_TOPIC
         }
+        if self.watched.keys() - {*kept, *present}:
+            self.round_due_s = 0.0  # only a round shows that a partition is gone
         self.watched = {**kept, **present}
         self.absences = Counter({name: self.absences[name] for name in {partition.topic for partition in self.watched}})
         self.missing = frozenset(partition for partition in self.watched if self.absences[partition.topic])
+
+
+def behind_at(following: SourceOffset) -> dict[TopicPartition, Position]:
+    """The scanned partitions that are behind.
+
+    The batch does not plan to read them to their ends, or goes back to where an earlier batch stopped: it may stop
+    again.
+    """
+    return {
+        partition: at
+        for partition, at in following.read_positions.items()
+        if _can_be_described(at, partition) and (at.offset < at.listed or partition in following.reread)
+    }
 
 
 def _can_be_described(position: Position | NotBegun, partition: TopicPartition) -> TypeGuard[Position]:

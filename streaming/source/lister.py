@@ -35,8 +35,8 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.admin.kafka_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule
+from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
+from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule, behind_at
 from txnwatch.streaming.source.driver_file import NextBarrierDue, read_driver_file
 from txnwatch.streaming.source.offsets import Position, SourceOffset, is_begun
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
@@ -50,6 +50,7 @@ from txnwatch.streaming.source.planner import (
     to_describe,
     to_read_again,
 )
+from txnwatch.streaming.source.standing_looks import StandingLooks
 
 # Where the reading of a partition begins.
 #
@@ -145,6 +146,7 @@ class Lister:
         self.granted = GrantedRequests()
         self.limits = Limits(options.max_offsets_per_trigger)
         self.schedule = SnapshotSchedule(options)
+        self.looks = StandingLooks()
         self._scan_interval = ScanInterval()
         self._censuses: dict[BarrierNumber, Census | None] = {}
 
@@ -165,7 +167,7 @@ class Lister:
         limits = self.limits if limited else Limits()
         following = plan(previous, listing, limits, to_read_again(due))
         self.granted.count(following, due, requests)
-        asked = [request.partition for request in due if is_of_census(request)]
+        asked = [request.partition for request in due if is_of_census(request)] + sorted(self._standing(following))
         census = self.schedule.next_census(self._cluster.known, previous, following, asked)
         is_idle = census is None and not requests and time.monotonic() < self.idle_until_s
         if is_idle and can_skip(previous, following, wanted.next_due):
@@ -173,6 +175,20 @@ class Lister:
         self.idle_until_s = time.monotonic() + IDLE_S
         self._censuses = {following.barrier: census}
         return following
+
+    def _standing(self, following: SourceOffset) -> set[TopicPartition]:
+        """The partitions that are not read to their ends, and whose leaders are to be asked what is open.
+
+        They are listed after T: these listings are no part of a proof.
+        """
+        self.schedule.look_at(self._cluster.known)
+        behind, unscanned = behind_at(following), self.schedule.unscanned
+        listed = {at: ListedOffset(one.listed, one.epoch, one.leader) for at, one in behind.items()}
+        answers = self._ask(unscanned) if unscanned else {}
+        listed.update((at, one) for at, one in answers.items() if isinstance(one, ListedOffset))
+        moved = self.looks.moved(listed)
+        stable = self._ask(moved, isolation=READ_COMMITTED) if moved else {}
+        return self.looks.take(listed, stable, {*behind, *unscanned}, following.barrier)
 
     def take_throttled(self) -> dict[str, DurationMs]:
         """How long brokers have throttled the listing since the last call, by the kind of request."""

@@ -41,7 +41,7 @@ from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.incidents.confirm import confirm_contradicted, confirm_spans
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import (
-    CensusIncomplete,
+    CensusResult,
     CoverInDoubt,
     OwnerInDoubt,
     PartitionAlarm,
@@ -205,7 +205,7 @@ class Oracle:
         `unread` has the partitions that were not read in one of the last batches.
         """
         world, barrier = self.world, last.barrier
-        failed = {at for finding in last.emitted if isinstance(finding, CensusIncomplete) for at in finding.failed}
+        failed = {at for finding in last.emitted if isinstance(finding, CensusResult) for at in finding.failed}
         read = {
             known.log: known
             for known in world.coordinators.transactions.values()

@@ -26,8 +26,8 @@ from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.facts import Barrier, CensusTaken, Fact, PartitionNotice
 from txnwatch.state.model.findings import (
     BucketCount,
-    CensusIncomplete,
     CensusReason,
+    CensusResult,
     Finding,
     OpenTransactions,
     OutstandingGap,
@@ -57,9 +57,10 @@ _NEVER_S = 1e9  # the census of the beginning, and those that are asked for, mus
 _SHARE_BY_CENSUS = 0.3
 _SHARE_BEHIND = 0.4
 _MUCH = 300
+_SHARE_BY_LOOKS = 0.4  # no round of the census: only where a last stable offset stands is a leader asked
 _SHARE_LEFT_OUT = 0.6
 _FIGURES = (BucketCount, OpenTransactions)
-_NOTHING = (CensusIncomplete(()),)
+_NOTHING = (CensusResult(()),)
 _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a batch, too
 
 
@@ -143,6 +144,11 @@ class WorldReader:
         self.rereads: set[RereadRequest] = set()
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
+        if chance.random() < _SHARE_BY_LOOKS:
+            self.options = replace(self.options, census_interval_s=_NEVER_S)
+            self.lister.options = self.lister.schedule.options = self.options
+            self.lister.schedule.behind_due_s = float("inf")
+            self.seen["where it stands, and no round"] += 1
         self.starts_at_stable = world.setting.starts_at_stable
         if self.starts_at_stable:
             self.options = replace(self.options, starting_offsets=LATEST)

@@ -9,6 +9,7 @@ from simulation.mutants import MUTANTS
 from simulation.mutants_of_ends import MUTANTS_OF_ENDS
 from simulation.mutants_of_idleness import MUTANTS_OF_IDLENESS
 from simulation.mutants_of_long_faults import MUTANTS_OF_LONG_FAULTS
+from simulation.mutants_of_looks import MUTANTS_OF_LOOKS
 from simulation.mutants_of_reading import MUTANTS_OF_READING
 from simulation.mutants_of_shared_ids import MUTANTS_OF_SHARED_IDS
 from simulation.reader import WorldReader
@@ -24,6 +25,7 @@ _ALL = (
     *MUTANTS_OF_SHARED_IDS,
     *MUTANTS_OF_ENDS,
     *MUTANTS_OF_LONG_FAULTS,
+    *MUTANTS_OF_LOOKS,
 )
 
 

@@ -37,7 +37,7 @@ from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Tally
 from txnwatch.state.model.errors import SkipReason
 from txnwatch.state.model.findings import (
     BucketCount,
-    CensusIncomplete,
+    CensusResult,
     Finding,
     OpenTransactions,
     OutstandingGap,
@@ -268,7 +268,7 @@ class Metrics(Collector):
                         self._made["throttled_seconds_total"].labels(request).inc(length_ms / 1000)
                 case ViewHealed():
                     self._made["view_mismatches_total"].labels(finding.mismatch).inc()
-                case CensusIncomplete(failed):
+                case CensusResult(failed, is_round=True):
                     self._made["census_rounds_total"].labels("incomplete" if failed else "complete").inc()
                 case TransactionsEnded(latencies):
                     with self._lock:

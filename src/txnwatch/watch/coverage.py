@@ -13,9 +13,9 @@ from txnwatch.state.detection.proof import Look
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import (
     BucketCount,
-    CensusIncomplete,
     CensusReason,
     CensusRequest,
+    CensusResult,
     Finding,
     PartitionAlarm,
     Unproven,
@@ -24,7 +24,6 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import (
     AT_ONCE,
     LONG_AGO,
-    NO_TIME,
     TRANSACTION_STATE_TOPIC,
     CoordinatorAccess,
     DurationMs,
@@ -74,14 +73,8 @@ def _log_first(partitions: set[TopicPartition]) -> tuple[TopicPartition, ...]:
 
 # Partitions whose leaders did not describe their producers, from the results of the census.
 #
-# Law: a census result names the partitions that failed, but not those that were asked. Three rules decide which ones
-# are described again:
-# - A scanned partition is requested again at every barrier (`CensusReason.FAILED`) until it is described.
-# - A census without a failure is a complete round: every partition that a census watches is described.
-# - A round comes every `round_ms`. A partition that has not failed for three rounds (at least 30 s) was described in
-#   one.
-
-_ROUNDS = 3
+# A partition that has failed counts as not described until a census describes it, or until a round does not ask for it:
+# then it is deleted. A scanned one is requested again at every barrier (`CensusReason.FAILED`).
 
 
 @dataclass(slots=True)
@@ -90,18 +83,16 @@ class Undescribed:
 
     Attributes:
         alert: reports those that have not been described for 30 s.
-        round_ms: the pause between two rounds of the census.
-        is_heard: whether any census result has come.
+        has_result: whether any census result has come.
     """
 
     alert: PersistentAlert
-    round_ms: DurationMs
     has_result: bool = False
     _scanned: frozenset[TopicPartition] = frozenset()
-    _named_ms: dict[TopicPartition, TimestampMs] = field(default_factory=dict)
+    _others: frozenset[TopicPartition] = frozenset()
     _never: frozenset[TopicPartition] = frozenset()
 
-    def on_barrier(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
+    def on_barrier(self, emitted: Sequence[Finding]) -> None:
         """Updates the partitions with the output of one barrier."""
         self._scanned = frozenset(
             finding.partition
@@ -109,14 +100,13 @@ class Undescribed:
             if isinstance(finding, CensusRequest) and finding.why is CensusReason.FAILED
         )
         for finding in emitted:
-            if isinstance(finding, CensusIncomplete):
-                self._take(finding.failed, now_ms)
+            if isinstance(finding, CensusResult):
+                self._take(finding)
         self._never &= self.partitions
 
-    def _take(self, failed: Sequence[TopicPartition], now_ms: TimestampMs) -> None:
-        kept_ms = max(PERSISTENT_MS, self.round_ms * _ROUNDS)
-        kept = {at: named_ms for at, named_ms in self._named_ms.items() if failed and now_ms - named_ms <= kept_ms}
-        self._named_ms = kept | {partition: now_ms for partition in failed if partition not in self._scanned}
+    def _take(self, result: CensusResult) -> None:
+        kept = frozenset[TopicPartition]() if result.is_round else self._others.difference(result.described)
+        self._others = kept.union(result.failed) - self._scanned
         if not self.has_result:
             self._never = self.partitions
         self.has_result = True
@@ -124,8 +114,8 @@ class Undescribed:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that the last census that asked them did not describe."""
-        return self._scanned | self._named_ms.keys()
+        """The partitions that the last census that has asked for them did not describe."""
+        return self._scanned | self._others
 
     @property
     def unproven(self) -> frozenset[TopicPartition]:
@@ -151,14 +141,14 @@ class Coverage:
         is_ready: whether every partition of the coordinators' log has been read to its end once, or some have and no
             further one for 30 s; and whether a census has come, if one is configured, or has not come for 30 s.
         progress: returns the progress of the query; None while it is unknown.
-        census_interval_ms: the pause between two rounds of the census; None without a census.
+        awaits_census: whether a census is configured.
         access: how the coordinators' view is known.
     """
 
     log: Log
     is_ready: bool = False
     progress: Callable[[], Progress | None] = lambda: None
-    census_interval_ms: DurationMs | None = None
+    awaits_census: bool = False
     access: CoordinatorAccess = CoordinatorAccess.LOG
     now_ms: Callable[[], TimestampMs] = wall_clock_ms
     _unproven_now: frozenset[TopicPartition] = frozenset()
@@ -174,7 +164,7 @@ class Coverage:
 
     def __post_init__(self) -> None:
         undescribed = PersistentAlert("not described by their leaders", self.log, self.now_ms)
-        self._undescribed = Undescribed(undescribed, self.census_interval_ms or NO_TIME)
+        self._undescribed = Undescribed(undescribed)
         self._unproven = PersistentAlert("not listed, or not read to their ends", self.log, self.now_ms)
 
     def on_batch(self, emitted: Sequence[Finding]) -> None:
@@ -188,7 +178,7 @@ class Coverage:
         now_ms = self.now_ms()
         self._unproven_now = frozenset(judged.partitions)
         self._unproven.update(set(self._unproven_now))
-        self._undescribed.on_barrier(emitted, now_ms)
+        self._undescribed.on_barrier(emitted)
         self._look_at_start(now_ms, is_log_shown=not is_missing)
         if not is_missing:
             self._look_at_log(now_ms)
@@ -210,7 +200,7 @@ class Coverage:
             self._log_read_ms = now_ms
         if self.is_ready or self._log_read_ms is None or self._started_ms is None:
             return
-        is_census_due = self.census_interval_ms is not None and not self._undescribed.has_result
+        is_census_due = self.awaits_census and not self._undescribed.has_result
         is_log_read = not any(map(is_log, self._never)) or now_ms - self._log_progress_ms >= PERSISTENT_MS
         self.is_ready = is_log_read and (not is_census_due or now_ms - self._started_ms >= PERSISTENT_MS)
 

@@ -29,7 +29,7 @@ from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.model.completion_latency import End
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.facts import Fact, NoticeKind
-from txnwatch.state.model.findings import CensusIncomplete, Finding, Mismatch, PartitionAlarm, Unproven, ViewHealed
+from txnwatch.state.model.findings import CensusResult, Finding, Mismatch, PartitionAlarm, Unproven, ViewHealed
 from txnwatch.state.model.incident import Action, ActionResult, Decision, Refusal
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -232,7 +232,7 @@ def test_evidence_that_is_missing_is_visible(world: CollectorWorld) -> None:
         undecoded,
         more=(
             Unproven((ORDERS, log)),
-            CensusIncomplete((ORDERS,)),
+            CensusResult((ORDERS,)),
             ViewHealed(ORDERS, PRODUCER, 5, Mismatch.CLOSED),
         ),
     )
@@ -243,7 +243,7 @@ def test_evidence_that_is_missing_is_visible(world: CollectorWorld) -> None:
     assert scrape.value("undescribed_partitions") == 1
     assert scrape.value("census_rounds_total", result="incomplete") == 1
     assert scrape.value("view_mismatches_total", mismatch="closed") == 1
-    scrape = world.batch(more=(Unproven(()), CensusIncomplete(())))
+    scrape = world.batch(more=(Unproven(()), CensusResult(())))
     assert scrape.value("unproven_partitions", log="data") == 0
     assert scrape.value("undescribed_partitions") == 0
 

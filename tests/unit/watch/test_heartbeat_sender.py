@@ -9,7 +9,7 @@ from support.log_lines import LogLines
 from txnwatch.state.detection.proof import Look
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.errors import SinkError
-from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Finding, Unproven
+from txnwatch.state.model.findings import BucketCount, CensusResult, Finding, Unproven
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
@@ -134,12 +134,12 @@ def test_it_names_the_brokers_that_an_unread_part_of_the_log_waits_for() -> None
 def test_an_election_at_the_moment_of_a_heartbeat_is_not_reported() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, Every(1)))
-    watch.batch(COUNT, Unproven(()), CensusIncomplete(()))
-    watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusIncomplete((PAYMENTS,)), after_ms=5_000)
+    watch.batch(COUNT, Unproven(()), CensusResult(()))
+    watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusResult((PAYMENTS,)), after_ms=5_000)
     last = place.sent[-1]
     assert (last.unproven_partitions, last.unread_log_partitions, last.is_coordinator_read) == (0, 0, True)
     for after_ms in range(10_000, 40_000, 5_000):
-        watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusIncomplete((PAYMENTS,)), after_ms=after_ms)
+        watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusResult((PAYMENTS,)), after_ms=after_ms)
     last = place.sent[-1]
     assert last.unproven_names == (str(UNREAD), str(DATA), str(PAYMENTS))
 
@@ -147,7 +147,7 @@ def test_an_election_at_the_moment_of_a_heartbeat_is_not_reported() -> None:
 def test_partitions_that_no_census_describes_are_reported_as_unproven() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, Every(1)))
-    watch.batch(COUNT, Unproven(()), CensusIncomplete((DATA, PAYMENTS)))
+    watch.batch(COUNT, Unproven(()), CensusResult((DATA, PAYMENTS)))
     assert place.sent[-1].unproven_names == (str(DATA), str(PAYMENTS))
     assert place.sent[-1].unproven_partitions == 2
 

@@ -9,9 +9,9 @@ import pytest
 from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, census, notice, seen, transaction
 from txnwatch.state.model.facts import CensusTaken, Fact, NoticeKind
 from txnwatch.state.model.findings import (
-    CensusIncomplete,
     CensusReason,
     CensusRequest,
+    CensusResult,
     Finding,
     Mismatch,
     SpanCandidate,
@@ -128,7 +128,7 @@ def test_a_proof_that_needs_a_census_asks_for_it() -> None:
     run.batch(*census(30, scanned=False))
     assert run.batch() == [CensusRequest(ORDERS)]
     assert run.batch() == [CensusRequest(ORDERS)]
-    assert run.batch(*census(30, scanned=False)) == []
+    assert run.batch(*census(30, scanned=False)) == [CensusResult(described=(ORDERS,), is_round=False)]
 
 
 def test_without_a_scan_a_barrier_at_which_the_span_is_held_starts_the_proof_again() -> None:
@@ -189,7 +189,7 @@ ASKED_AGAIN = CensusRequest(ORDERS, CensusReason.FAILED)
 )
 def test_a_census_that_failed_is_asked_for_until_there_is_an_answer(answer: list[Fact]) -> None:
     run = BucketRun()
-    assert run.batch(*FAILED) == [ASKED_AGAIN, CensusIncomplete((ORDERS,))]
+    assert run.batch(*FAILED) == [ASKED_AGAIN, CensusResult((ORDERS,), is_round=False)]
     assert ASKED_AGAIN in run.batch(), "a request can be lost"
     assert ASKED_AGAIN in run.batch(*FAILED)
     assert run.counts[0].due_ms == 0, "a barrier is needed to ask at"

@@ -1,0 +1,95 @@
+"""Finds the partitions whose last stable offset stands, from two listings. Pure: no I/O, no clock.
+
+A transaction that is open stops the readers of its partition at the last stable offset. What a last stable offset has
+passed is over. So of a partition that is not read, two listings tell whether something stands there: if its last
+stable offset is below its end, and is where it was at the look before, the leader is asked what is open (a census).
+While it stands, it is asked again after growing pauses, because more can be open above it. Once it has moved, the
+leader is asked one more time, so that the end of what it has shown is seen.
+
+Law: a marker raises the end of a log. So where the end has not moved, the last stable offset has not either, and is not
+requested. A partition in which nothing is written costs one answer a look.
+
+Apart: the lister asks the leaders, and this is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from txnwatch.state.model.pauses import doubled
+from txnwatch.state.model.ports import ListedOffset
+from txnwatch.state.model.values import BarrierNumber, LeaderEpoch, Offset, Problem, TopicPartition
+
+LONGEST_PAUSE: Final = 64  # barriers
+
+
+class StandingLook(NamedTuple):
+    """Where a partition stood at the last look.
+
+    Attributes:
+        times: how often its leader was asked while the last stable offset has stood there.
+        due: the barrier from which on the leader is asked again.
+    """
+
+    end: Offset
+    epoch: LeaderEpoch | None
+    stable: Offset
+    times: int = 0
+    due: BarrierNumber = BarrierNumber(0)
+
+    @property
+    def stands(self) -> bool:
+        """Whether readers of committed data do not reach the end."""
+        return self.stable < self.end
+
+
+class StandingLooks:
+    """The last look at each partition. It lives in the driver, beside the lister; after a start it is empty."""
+
+    def __init__(self) -> None:
+        self._looks: dict[TopicPartition, StandingLook] = {}
+
+    def moved(self, ends: Mapping[TopicPartition, ListedOffset]) -> list[TopicPartition]:
+        """The partitions whose last stable offset has to be requested, because their end is another one."""
+        return [at for at, end in ends.items() if not self._is_same_end(self._looks.get(at), end)]
+
+    def take(
+        self,
+        ends: Mapping[TopicPartition, ListedOffset],
+        stable: Mapping[TopicPartition, ListedOffset | Problem],
+        watched: Collection[TopicPartition],
+        barrier: BarrierNumber,
+    ) -> set[TopicPartition]:
+        """Takes the look of a barrier; returns the partitions whose leaders are to be asked what is open.
+
+        Args:
+            ends: the listed ends of the partitions that have answered.
+            stable: the answers for those that `moved` has named, requested after `ends`.
+            watched: all partitions that are looked at; a look at another one is forgotten.
+            barrier: the number of the barrier.
+        """
+        self._looks = {at: look for at, look in self._looks.items() if at in watched}
+        due: set[TopicPartition] = set()
+        for at, end in ends.items():
+            before, answer = self._looks.get(at), stable.get(at)
+            known = answer if answer is not None else before
+            if known is None or isinstance(known, Problem):
+                continue  # the leader has not answered: the next look compares with the one before
+            now = StandingLook(
+                end.offset, end.leader_epoch, known.stable if isinstance(known, StandingLook) else known.offset
+            )
+            if before is not None and before.stands and before.stable == now.stable:
+                now = now._replace(times=before.times, due=before.due)
+                if barrier >= before.due:
+                    due.add(at)
+                    pause = doubled(1, LONGEST_PAUSE, before.times)
+                    now = now._replace(times=before.times + 1, due=BarrierNumber(barrier + pause))
+            elif before is not None and before.times:
+                due.add(at)
+            self._looks[at] = now
+        return due
+
+    @staticmethod
+    def _is_same_end(before: StandingLook | None, end: ListedOffset) -> bool:
+        return before is not None and (before.end, before.epoch) == (end.offset, end.leader_epoch)

@@ -1,0 +1,67 @@
+"""Bugs planted where a leader is asked what is open because a last stable offset stands."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+
+from simulation.reader import WorldReader
+from simulation.run import USUAL
+from simulation.world import Setting, World
+from txnwatch.state.model.ports import ListedOffset
+from txnwatch.state.model.values import BarrierNumber, Problem, TopicPartition
+from txnwatch.streaming.source.standing_looks import StandingLooks
+
+Listed = Mapping[TopicPartition, ListedOffset]
+Stable = Mapping[TopicPartition, ListedOffset | Problem]
+
+
+class NeverAsked(StandingLooks):
+    def take(
+        self, ends: Listed, stable: Stable, watched: Collection[TopicPartition], barrier: BarrierNumber
+    ) -> set[TopicPartition]:
+        super().take(ends, stable, watched, barrier)
+        return set()
+
+
+class AskedOnce(StandingLooks):
+    """What is asked has been told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[TopicPartition] = set()
+
+    def take(
+        self, ends: Listed, stable: Stable, watched: Collection[TopicPartition], barrier: BarrierNumber
+    ) -> set[TopicPartition]:
+        due = super().take(ends, stable, watched, barrier) - self.asked
+        self.asked |= due
+        return due
+
+
+class WithLooks(WorldReader):
+    """A reader with other looks."""
+
+    looks: type[StandingLooks]
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        super().__init__(world, rng)
+        self.lister.looks = self.looks()
+
+
+class WhereItStandsNobodyLooks(WithLooks):
+    """The census of what is not read comes at the start, and never again."""
+
+    looks = NeverAsked
+
+
+class WhereItStandsIsAskedOnce(WithLooks):
+    """A leader was asked once, and is not asked again."""
+
+    looks = AskedOnce
+
+
+MUTANTS_OF_LOOKS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
+    (WhereItStandsNobodyLooks, USUAL, 0),
+    (WhereItStandsIsAskedOnce, USUAL, 0),
+)
