@@ -272,6 +272,15 @@ class BarrierContext:
         """Whether the log of the partition is not read to an end that this barrier has listed."""
         return partition in self.barrier.stale_data or partition in self.unread.gaps or self.is_behind(partition)
 
+    def stands(self, partition: TopicPartition, span: Span) -> bool:
+        """Whether the last stable offset has stood at the start of the span since a census has shown the span.
+
+        No other transaction begins there, so the span was open when the offset was listed: before T of this barrier.
+        """
+        at = self.barrier.standing.get(partition)
+        is_seen = at is not None and span.seen_at is not None and span.seen_at >= at.since
+        return at is not None and is_seen and at.offset == span.start_offset
+
     def is_of_old_log(self, view: CoordinatorView | None) -> bool:
         """Whether the view is from a coordinators' log that was re-created since."""
         recreated = self.unread.recreated
@@ -440,11 +449,14 @@ def _stray_write(producer: ProducerState, partition: TopicPartition, span: Span,
 def is_still_open(partition: TopicPartition, span: Span, context: BarrierContext) -> bool:
     """Whether the span was seen open after the look that found it uncovered, and before this look.
 
-    Either the log shows it, read to an end that this barrier has listed; or one census before this barrier and the
-    latest one do. If the log is read, but not to its end, one of the two is sufficient.
+    Either the log shows it, read to an end that this barrier has listed; or the last stable offset stands at its start;
+    or one census before this barrier and the latest one do. If the log is read, but not to its end, one of these is
+    sufficient.
     """
     if not span.by_census and not context.is_unproven(partition):
         return True
+    if context.stands(partition, span):
+        return span.uncovered_at is not None and span.uncovered_at < context.barrier.number
     number = context.barrier.number
     if span.reseen_at is None or span.seen_at is None:
         return False
@@ -454,6 +466,8 @@ def is_still_open(partition: TopicPartition, span: Span, context: BarrierContext
 def _needs_census(partition: TopicPartition, span: Span, context: BarrierContext) -> bool:
     """Whether the proof, or its repetition, needs another census, because the partition's log proves nothing now."""
     if not span.by_census and not context.is_unproven(partition):
+        return False
+    if context.stands(partition, span):
         return False
     is_seen = span.seen_at is not None and span.seen_at >= context.barrier.number
     return span.reseen_at is None or (context.is_due(span.emission) and not is_seen)

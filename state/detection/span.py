@@ -444,7 +444,7 @@ def _opened_by_census(
         last_offset=fact.start_offset,
         last_timestamp_ms=fact.last_timestamp_ms,
         first_seen_ms=fact.listed_ms,
-        eligible_from=BarrierNumber(number + 1),
+        eligible_from=number if fact.start_offset == bracket.stands_at else BarrierNumber(number + 1),
         by_census=not bracket.is_scanned,
         is_ahead_of_scan=bracket.is_behind,
         seen_at=None if bracket.is_scanned else number,

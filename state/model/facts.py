@@ -215,6 +215,19 @@ class PartitionNotice(Variant, frozen=True):
     is_decode_failure: bool = False
 
 
+class Standing(NamedTuple):
+    """A last stable offset below the end of its partition that has not moved since a look before.
+
+    Attributes:
+        epoch: the leader epoch of all these looks.
+        since: the barrier of the first of them.
+    """
+
+    offset: Offset
+    epoch: LeaderEpoch | None
+    since: BarrierNumber
+
+
 class CensusListing(NamedTuple):
     """One partition in a census: its leader described its producers between two listings under one leader epoch.
 
@@ -226,6 +239,8 @@ class CensusListing(NamedTuple):
         is_scanned: the log of the partition is also read, and was read to `below` when the census was taken.
         is_first: reading of the partition began in the same batch, so the open transactions are older than the watch.
         is_behind: the log is also read, but was not read to `below` yet; until then the census replaces the log.
+        stands_at: `stable`, if it was there under the same leader already before T of the batch was listed: what begins
+            there was open then.
     """
 
     topic_id: str
@@ -234,6 +249,7 @@ class CensusListing(NamedTuple):
     is_scanned: bool
     is_first: bool = False
     is_behind: bool = False
+    stands_at: Offset | None = None
 
 
 class CensusTaken(Variant, frozen=True):
@@ -352,6 +368,7 @@ class Barrier(Variant, frozen=True):
         begun: data partitions that this batch reads for the first time.
         first_readings: partitions of the coordinators' log that this batch reads for the first time, or whose leader
             has not answered yet.
+        standing: partitions that are not read to their ends, and whose last stable offset stands; listed before T.
     """
 
     number: BarrierNumber
@@ -373,6 +390,7 @@ class Barrier(Variant, frozen=True):
     clock_set_by_ms: DurationMs = NO_TIME
     begun: frozenset[TopicPartition] = frozenset()
     first_readings: frozenset[TopicPartition] = frozenset()
+    standing: Mapping[TopicPartition, Standing] = field(default_factory=dict)
 
 
 Fact = (

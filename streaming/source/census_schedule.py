@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
+from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed, Standing
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
 from txnwatch.state.model.values import Offset, Problem, TimestampMs, TopicPartition, is_data
 from txnwatch.streaming.admin.transaction_requests import describe_producers
@@ -40,12 +40,14 @@ class Asked:
             covers the whole partition, in place of a scan.
         is_first: the same batch begins to read the partition.
         is_behind: the partition is scanned, but not read to its end.
+        standing: where its last stable offset stands.
     """
 
     topic_id: str
     below: Offset | None = None
     is_first: bool = False
     is_behind: bool = False
+    standing: Standing | None = None
 
     @property
     def is_scanned(self) -> bool:
@@ -103,7 +105,11 @@ class SnapshotSchedule:
         if is_healing:
             self.heal_due_s = now_s + self.options.heal_interval_s
         unscanned = self.watched if is_round else [partition for partition in wanted if partition in self.watched]
-        asked = {partition: Asked(self.watched[partition]) for partition in unscanned if partition not in self.missing}
+        asked = {
+            partition: Asked(self.watched[partition], standing=following.standing.get(partition))
+            for partition in unscanned
+            if partition not in self.missing
+        }
         behind = behind_at(following).keys()
         due = self._due_behind(behind, now_s)
         scanned = following.positions if is_healing else {*following.begun, *wanted, *due} & following.positions.keys()
@@ -112,7 +118,8 @@ class SnapshotSchedule:
             if _can_be_described(position, partition):
                 is_first, is_behind = not is_begun(previous.positions.get(partition)), partition in behind
                 below = None if is_behind else position.offset
-                asked[partition] = Asked(position.topic_id, below, is_first, is_behind)
+                standing = following.standing.get(partition) if is_behind else None
+                asked[partition] = Asked(position.topic_id, below, is_first, is_behind, standing)
         return Census(asked, following.coordinator_listed_ms, self.missing, is_round) if asked or is_round else None
 
     @property
@@ -203,6 +210,7 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
             asked.below is not None,
             asked.is_first,
             asked.is_behind,
+            _stands_at(asked.standing, low, stable),
         )
         for producer in producers:
             start_offset = producer.txn_start_offset
@@ -220,6 +228,13 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
         _look_around(cluster)  # a leader may have moved: the next census needs new metadata
     scanned = frozenset(partition for partition in failed if census.asked[partition].is_scanned)
     yield CensusTaken(taken, failed | census.missing, census.is_round, scanned)
+
+
+def _stands_at(standing: Standing | None, low: ListedOffset, stable: ListedOffset) -> Offset | None:
+    """The last stable offset, if it has stood since before T; both listings around the census are of one leader."""
+    if standing is None or (low.leader_epoch, stable.offset) != (standing.epoch, standing.offset):
+        return None
+    return stable.offset
 
 
 def _ids_of(cluster: Cluster, topics: set[str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import BrokerError, CheckpointError
+from txnwatch.state.model.facts import Standing
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
@@ -35,7 +36,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.admin.kafka_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
-from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule, behind_at
 from txnwatch.streaming.source.driver_file import NextBarrierDue, read_driver_file
 from txnwatch.streaming.source.offsets import Position, SourceOffset, is_begun
@@ -167,7 +168,7 @@ class Lister:
         limits = self.limits if limited else Limits()
         following = plan(previous, listing, limits, to_read_again(due))
         self.granted.count(following, due, requests)
-        asked = [request.partition for request in due if is_of_census(request)] + sorted(self._standing(following))
+        asked = [request.partition for request in due if is_of_census(request)] + sorted(self.looks.due)
         census = self.schedule.next_census(self._cluster.known, previous, following, asked)
         is_idle = census is None and not requests and time.monotonic() < self.idle_until_s
         if is_idle and can_skip(previous, following, wanted.next_due):
@@ -176,19 +177,26 @@ class Lister:
         self._censuses = {following.barrier: census}
         return following
 
-    def _standing(self, following: SourceOffset) -> set[TopicPartition]:
-        """The partitions that are not read to their ends, and whose leaders are to be asked what is open.
+    def _standing(
+        self, previous: SourceOffset, answers: Mapping[TopicPartition, ListedPartition]
+    ) -> dict[TopicPartition, Standing]:
+        """Where the last stable offset stands, of the partitions that are not read to their ends.
 
-        They are listed after T: these listings are no part of a proof.
+        It is listed before T. So what begins there, and what a census shows to begin there, was open then.
         """
         self.schedule.look_at(self._cluster.known)
-        behind, unscanned = behind_at(following), self.schedule.unscanned
-        listed = {at: ListedOffset(one.listed, one.epoch, one.leader) for at, one in behind.items()}
-        answers = self._ask(unscanned) if unscanned else {}
-        listed.update((at, one) for at, one in answers.items() if isinstance(one, ListedOffset))
+        watched = {at: self.schedule.watched[at] for at in self.schedule.unscanned}
+        listed = {
+            at: one for at, one in (self._ask(watched) if watched else {}).items() if isinstance(one, ListedOffset)
+        }
+        for at, one in behind_at(previous).items():
+            answer = answers.get(at)
+            watched[at] = one.topic_id
+            if answer is not None and answer.end is not None and answer.topic_id == one.topic_id:
+                listed[at] = answer.end
         moved = self.looks.moved(listed)
-        stable = self._ask(moved, isolation=READ_COMMITTED) if moved else {}
-        return self.looks.take(listed, stable, {*behind, *unscanned}, following.barrier)
+        stable = self._ask(moved, isolation=ends.READ_COMMITTED) if moved else {}
+        return self.looks.take(listed, stable, watched, BarrierNumber(previous.barrier + 1))
 
     def take_throttled(self) -> dict[str, DurationMs]:
         """How long brokers have throttled the listing since the last call, by the kind of request."""
@@ -212,6 +220,7 @@ class Lister:
         starts = self._starts(previous, [*data, *self._coordinator_partitions()])
         answers = self._answers(self._ask(data), starts)
         data_listed_ms = self.now_ms()
+        standing = self._standing(previous, answers)
         log_partitions = self._coordinator_partitions() or self._look_for_coordinator()
         if log_partitions is None:
             return None
@@ -222,7 +231,7 @@ class Lister:
             return None
         access = self.options.coordinator_access
         listed_ms, base = self.now_ms(), self._clock_base()
-        return Listing(cluster_id, answers, data_listed_ms, listed_ms, scan_interval_ms, access, base)
+        return Listing(cluster_id, answers, data_listed_ms, listed_ms, scan_interval_ms, access, base, standing)
 
     def look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
         """Refreshes the metadata if it is due or lacks a topic of `names`. Returns whether there is any metadata.

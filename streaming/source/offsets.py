@@ -15,7 +15,7 @@ from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.clocks import Clock, ClockBase, Leader
 from txnwatch.state.model.errors import CheckpointError
-from txnwatch.state.model.facts import Barrier, LastBatch
+from txnwatch.state.model.facts import Barrier, LastBatch, Standing
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     LONG_AGO,
@@ -34,7 +34,7 @@ from txnwatch.state.model.values import (
     is_log,
 )
 
-VERSION = 8
+VERSION = 9
 
 
 class Position(ModelValue, frozen=True):
@@ -98,6 +98,7 @@ class SourceOffset:
         coordinator_access: how the coordinators' view is known; the state of one access is of no use to another.
         clock_base: since when our clock was not set; None at the beginning.
         clock_set_by_ms: by how much our clock was set since the last offset.
+        standing: see Barrier.
     """
 
     cluster_id: str
@@ -113,6 +114,7 @@ class SourceOffset:
     coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
     clock_base: ClockBase | None = None
     clock_set_by_ms: DurationMs = NO_TIME
+    standing: dict[TopicPartition, Standing] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The offset for Spark: primitives only, keys sorted."""
@@ -132,6 +134,7 @@ class SourceOffset:
             "gone": {str(partition): topic_id for partition, topic_id in sorted(self.gone.items())},
             "reread": _starts_out(self.reread),
             "scan_interval_ms": self.scan_interval_ms,
+            **({"standing": {str(at): [*one] for at, one in sorted(self.standing.items())}} if self.standing else {}),
             "topics": topics,
             "version": VERSION,
         }
@@ -174,6 +177,7 @@ class SourceOffset:
             CoordinatorAccess(raw["coordinator_view"]),
             ClockBase(*base) if base else None,
             set_by_ms,
+            {TopicPartition.parse(text): Standing(*one) for text, one in raw.get("standing", {}).items()},
         )
 
     @classmethod
@@ -238,6 +242,7 @@ class SourceOffset:
             first_readings=frozenset(
                 p for p, at in self.positions.items() if is_log(p) and (p in self.begun or isinstance(at, NotBegun))
             ),
+            standing=self.standing,
         )
 
 

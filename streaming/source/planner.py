@@ -14,13 +14,14 @@ read to their ends in every batch.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.clocks import ClockBase, set_by_ms
+from txnwatch.state.model.facts import Standing
 from txnwatch.state.model.findings import (
     CensusReason,
     CensusRequest,
@@ -73,6 +74,7 @@ class Listing:
         scan_interval_ms: the coordinators' setting; None until a broker answers.
         coordinator_access: how the coordinators' view is known.
         clock_base: it shows whether our clock was set since another listing; None if it is not known.
+        standing: see Barrier.
     """
 
     cluster_id: str
@@ -82,6 +84,7 @@ class Listing:
     scan_interval_ms: DurationMs | None = None
     coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
     clock_base: ClockBase | None = None
+    standing: Mapping[TopicPartition, Standing] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ def plan(
         coordinator_access=listing.coordinator_access,
         clock_base=listing.clock_base if set_ms or previous.clock_base is None else previous.clock_base,
         clock_set_by_ms=set_ms,
+        standing=dict(listing.standing),
     )
 
 

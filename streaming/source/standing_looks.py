@@ -9,45 +9,64 @@ leader is asked one more time, so that the end of what it has shown is seen.
 Law: a marker raises the end of a log. So where the end has not moved, the last stable offset has not either, and is not
 requested. A partition in which nothing is written costs one answer a look.
 
+Law: under one leader epoch a last stable offset does not go back, and no two transactions begin at one offset. So what
+a census has shown to begin there is open for as long as the offset stands (`Standing`, state/detection/proof.py).
+
 Apart: the lister asks the leaders, and this is pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from txnwatch.state.model.facts import Standing
 from txnwatch.state.model.pauses import doubled
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import BarrierNumber, LeaderEpoch, Offset, Problem, TopicPartition
 
 LONGEST_PAUSE: Final = 64  # barriers
+_AT_ONCE: Final = BarrierNumber(0)
 
 
 class StandingLook(NamedTuple):
     """Where a partition stood at the last look.
 
     Attributes:
-        times: how often its leader was asked while the last stable offset has stood there.
+        topic_id: of the partition's topic.
+        since: the barrier of the first look at which the last stable offset was there.
+        times: how often its leader was asked since then.
         due: the barrier from which on the leader is asked again.
     """
 
+    topic_id: str
     end: Offset
     epoch: LeaderEpoch | None
     stable: Offset
+    since: BarrierNumber
     times: int = 0
-    due: BarrierNumber = BarrierNumber(0)
+    due: BarrierNumber = _AT_ONCE
 
     @property
-    def stands(self) -> bool:
+    def is_below_end(self) -> bool:
         """Whether readers of committed data do not reach the end."""
         return self.stable < self.end
 
+    @property
+    def place(self) -> tuple[str, LeaderEpoch | None, Offset]:
+        """The last stable offset, of one log under one leader."""
+        return self.topic_id, self.epoch, self.stable
+
 
 class StandingLooks:
-    """The last look at each partition. It lives in the driver, beside the lister; after a start it is empty."""
+    """The last look at each partition. It lives in the driver, beside the lister; after a start it is empty.
+
+    Attributes:
+        due: the partitions whose leaders are to be asked what is open, after the last look.
+    """
 
     def __init__(self) -> None:
+        self.due: set[TopicPartition] = set()
         self._looks: dict[TopicPartition, StandingLook] = {}
 
     def moved(self, ends: Mapping[TopicPartition, ListedOffset]) -> list[TopicPartition]:
@@ -58,37 +77,43 @@ class StandingLooks:
         self,
         ends: Mapping[TopicPartition, ListedOffset],
         stable: Mapping[TopicPartition, ListedOffset | Problem],
-        watched: Collection[TopicPartition],
+        watched: Mapping[TopicPartition, str],
         barrier: BarrierNumber,
-    ) -> set[TopicPartition]:
-        """Takes the look of a barrier; returns the partitions whose leaders are to be asked what is open.
+    ) -> dict[TopicPartition, Standing]:
+        """Takes the look of a barrier; returns where it stands.
 
         Args:
             ends: the listed ends of the partitions that have answered.
             stable: the answers for those that `moved` has named, requested after `ends`.
-            watched: all partitions that are looked at; a look at another one is forgotten.
+            watched: all partitions that are looked at, with their topic ids; a look at another one is forgotten.
             barrier: the number of the barrier.
         """
         self._looks = {at: look for at, look in self._looks.items() if at in watched}
-        due: set[TopicPartition] = set()
+        self.due, standing = set(), {}
         for at, end in ends.items():
             before, answer = self._looks.get(at), stable.get(at)
             known = answer if answer is not None else before
             if known is None or isinstance(known, Problem):
                 continue  # the leader has not answered: the next look compares with the one before
-            now = StandingLook(
-                end.offset, end.leader_epoch, known.stable if isinstance(known, StandingLook) else known.offset
-            )
-            if before is not None and before.stands and before.stable == now.stable:
-                now = now._replace(times=before.times, due=before.due)
-                if barrier >= before.due:
-                    due.add(at)
-                    pause = doubled(1, LONGEST_PAUSE, before.times)
-                    now = now._replace(times=before.times + 1, due=BarrierNumber(barrier + pause))
+            stands_at = known.stable if isinstance(known, StandingLook) else known.offset
+            now = StandingLook(watched[at], end.offset, end.leader_epoch, stands_at, barrier)
+            if before is not None and before.is_below_end and before.place == now.place:
+                now = self._standing(at, before, now, barrier)
+                standing[at] = Standing(now.stable, now.epoch, now.since)
             elif before is not None and before.times:
-                due.add(at)
+                self.due.add(at)
             self._looks[at] = now
-        return due
+        return standing
+
+    def _standing(
+        self, at: TopicPartition, before: StandingLook, now: StandingLook, barrier: BarrierNumber
+    ) -> StandingLook:
+        now = now._replace(since=before.since, times=before.times, due=before.due)
+        if barrier < before.due:
+            return now
+        self.due.add(at)
+        pause = doubled(1, LONGEST_PAUSE, before.times)
+        return now._replace(times=before.times + 1, due=BarrierNumber(barrier + pause))
 
     @staticmethod
     def _is_same_end(before: StandingLook | None, end: ListedOffset) -> bool:

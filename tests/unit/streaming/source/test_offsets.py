@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.clocks import Clock, ClockBase, Leader
 from txnwatch.state.model.errors import CheckpointError
-from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.facts import Barrier, Standing
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, TopicPartition
 from txnwatch.streaming.source.datasource import TransactionsDataSource
 from txnwatch.streaming.source.lister import check_access
@@ -62,6 +62,7 @@ def offsets(draw: st.DrawFn) -> SourceOffset:
         draw(st.dictionaries(partitions, topic_ids, max_size=3)),
         clock_base=draw(st.builds(ClockBase, st.text(max_size=9), st.integers())),
         clock_set_by_ms=draw(st.integers()),
+        standing=draw(st.dictionaries(partitions, st.builds(Standing, whole_numbers, whole_numbers, whole_numbers))),
     )
 
 
@@ -116,7 +117,7 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
         '"coordinator_view": "log", "data_listed_ms": 1000, '
         '"gone": {"payments-1": "id-p"}, "reread": {"orders-0": 2}, "scan_interval_ms": 2000, '
         '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": null}}, '
-        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 4, 1], "10": [9, 3, 9, 1, 0]}}}, "version": 8}'
+        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 4, 1], "10": [9, 3, 9, 1, 0]}}}, "version": 9}'
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
 from support.facts import ORDERS, PAYMENTS
+from txnwatch.state.model.facts import Standing
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import BarrierNumber, LeaderEpoch, Offset, Problem, TopicPartition
 from txnwatch.streaming.source.standing_looks import StandingLooks
@@ -21,8 +23,9 @@ class Leaders:
     def __init__(self) -> None:
         self.looks, self.barrier = StandingLooks(), 0
         self.requested: list[TopicPartition] = []
+        self.standing: dict[TopicPartition, Standing] = {}
 
-    def look(self, *at: LookAt, epoch: int = 0) -> set[TopicPartition]:
+    def look(self, *at: LookAt, epoch: int = 0, topic_id: str = "id") -> set[TopicPartition]:
         """One look at ORDERS, and at PAYMENTS if there are two values."""
         self.barrier += 1
         shown = dict(zip((ORDERS, PAYMENTS), at, strict=False))
@@ -31,7 +34,8 @@ class Leaders:
         }
         self.requested = self.looks.moved(ends)
         stable = {p: ListedOffset(Offset(shown[p][1]), LeaderEpoch(epoch), 1) for p in self.requested}  # type: ignore[index]
-        return self.looks.take(ends, stable, shown.keys(), BarrierNumber(self.barrier))
+        self.standing = self.looks.take(ends, stable, dict.fromkeys(shown, topic_id), BarrierNumber(self.barrier))
+        return self.looks.due
 
 
 CASES: dict[str, tuple[list[LookAt], list[int]]] = {
@@ -72,7 +76,7 @@ def test_the_stable_offset_is_requested_where_the_end_has_moved_only() -> None:
 def test_a_partition_that_is_no_longer_looked_at_begins_anew() -> None:
     leaders = Leaders()
     leaders.look((5, 3))
-    leaders.looks.take({}, {}, (), BarrierNumber(2))
+    leaders.looks.take({}, {}, {}, BarrierNumber(2))
     assert not leaders.look((5, 3))
 
 
@@ -80,5 +84,17 @@ def test_without_the_second_answer_the_next_look_compares_with_the_one_before() 
     leaders = Leaders()
     leaders.look((5, 3))
     end = {ORDERS: ListedOffset(Offset(6), LeaderEpoch(0), 1)}
-    assert not leaders.looks.take(end, {ORDERS: AWAY}, end.keys(), BarrierNumber(2))
+    assert not leaders.looks.take(end, {ORDERS: AWAY}, {ORDERS: "id"}, BarrierNumber(2))
     assert leaders.look((6, 3)) == {ORDERS}
+
+
+@pytest.mark.parametrize("changes", [{"epoch": 1}, {"topic_id": "other"}], ids=["another leader", "another topic"])
+def test_the_same_offset_of_another_log_stands_since_then(changes: dict[str, Any]) -> None:
+    leaders = Leaders()
+    leaders.look((5, 3))
+    leaders.look((5, 3))
+    assert leaders.standing == {ORDERS: Standing(Offset(3), LeaderEpoch(0), BarrierNumber(1))}
+    leaders.look((6, 3), **changes)
+    assert leaders.standing == {}
+    leaders.look((6, 3), **changes)
+    assert leaders.standing[ORDERS].since == 3
