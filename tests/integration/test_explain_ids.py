@@ -142,6 +142,33 @@ def test_a_fence_is_named_although_the_id_is_empty_now(cluster: Cluster, partiti
     assert "its coordinator aborted it for a new InitProducerId: the application has started again" in text
 
 
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_client_that_asks_for_a_new_epoch_is_no_other_instance(
+    cluster: Cluster, partition: TopicPartition, tell: Tell, version: int
+) -> None:
+    producer = begun(cluster, partition, version=version)
+    producer.ask_for_a_new_epoch()
+    text = tell(producer.transactional_id)
+    assert "its own client asked for a new epoch (InitProducerId with its producer id and epoch)" in text
+    assert "Two clients" not in text
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_two_clients_of_one_id_are_told_while_its_transaction_is_open(
+    cluster: Cluster, partition: TopicPartition, tell: Tell, version: int
+) -> None:
+    name = unique("app")
+    for _ in range(12):
+        producer = RawProducer(cluster, name).init()
+        if version < 12:
+            producer.add(partition)
+        producer.produce(partition, version=version)
+    text = tell(name, "--fail-on-found", code=3)
+    assert text.startswith(f"{name}: Ongoing since ")
+    assert "Two clients use this id: 12 InitProducerIds in " in text
+    assert "(epochs 0 to 22), and 11 transactions were aborted, each " in text
+
+
 def test_an_id_that_has_begun_nothing_says_so(cluster: Cluster, tell: Tell) -> None:
     producer = RawProducer(cluster, unique("app")).init()
     assert "It has not begun a transaction since its last InitProducerId at " in tell(producer.transactional_id)

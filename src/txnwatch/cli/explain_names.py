@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
+from txnwatch.cli.explain_contention import with_contention
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
     OPEN,
@@ -31,6 +32,7 @@ from txnwatch.cli.explanation import (
 from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
+from txnwatch.state.evidence.contention import contention_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
 from txnwatch.state.evidence.screening import FOREIGN, Search
@@ -67,7 +69,8 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
     """
     cluster, missing, foreign_topics = question.cluster, question.missing, question.searcher.foreign_topics
     known = described_with_log(cluster, transactional_id)
-    described, past = known.described, past_ends(history_of(known.records))
+    described, history = known.described, history_of(known.records)
+    past = past_ends(history)
     if known.problem is not None:
         missing["the coordinators' log"] = known.problem
     hidden = hidden_of(cluster, [described], foreign_topics=foreign_topics)
@@ -85,6 +88,7 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
     explained = of_id(question.origin, known, readings.values(), wall_clock_ms(), found, past)
+    explained = with_contention(explained, contention_of(history, past), wall_clock_ms())
     explained = with_groups_behind(question, explained, described.producer_id, readings.values())
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
 
