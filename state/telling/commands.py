@@ -63,6 +63,21 @@ def explain_id(origin: Origin, transactional_id: str) -> str:
     return _command(origin, "explain", transactional_id=transactional_id)
 
 
+def find_hanging(origin: Origin) -> str:
+    """The command that searches the whole cluster for hanging transactions."""
+    return _command(origin, "find-hanging")
+
+
+def list_open(origin: Origin) -> str:
+    """The command that lists the open transactions of all ids, the oldest first."""
+    return _command(origin, "list", duration_filter="0", sort="age")
+
+
+def check_cluster(origin: Origin) -> str:
+    """The command that checks brokers, rights, logs and clocks."""
+    return _command(origin, "doctor")
+
+
 def read_events(origin: Origin, incident_id: str) -> str:
     """The command that reads the events of an incident from the events topic."""
     events = {name: value for name, value in _flags_of_events(origin).items() if name != "events_format"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -290,6 +291,25 @@ def test_a_name_that_nothing_has(
 ) -> None:
     del cluster
     assert why in refused(quick, capsys, name)
+
+
+@pytest.mark.parametrize("word", ["CONCURRENT_TRANSACTIONS", "InvalidTxnStateException", "NOT_COORDINATOR"])
+def test_an_error_leads_to_a_command_that_works(
+    quick: EmbeddedKafka, cluster: Cluster, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    RawProducer(cluster, unique("app")).init()
+    assert main(["explain", word, "--bootstrap-server", quick.bootstrap_servers, "--fail-on-found"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"{word}: an error or a state of a client; ")
+    step = text.strip().splitlines()[-1].removeprefix("next: ")
+    assert main(shlex.split(step)[1:]) == 0, capsys.readouterr().err
+
+
+def test_an_id_with_the_name_of_an_error_is_an_id(cluster: Cluster, tell: Tell) -> None:
+    RawProducer(cluster, "PRODUCER_FENCED").init()
+    text = tell("PRODUCER_FENCED")
+    assert text.startswith("PRODUCER_FENCED: Empty. It has not begun a transaction")
+    assert "'PRODUCER_FENCED' is also a name of an error: PRODUCER_FENCED: another client " in text
 
 
 def test_a_partition_above_the_last_one(

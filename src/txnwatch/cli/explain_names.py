@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
+from txnwatch.cli.error_words import ERROR_WORD, of_word, with_word
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
 from txnwatch.cli.explain_contention import with_contention
 from txnwatch.cli.explanation import (
@@ -206,7 +207,7 @@ def _superseded(question: Question, text: str, now: DescribedTransaction, head: 
 
 
 # States that are no finding for --fail-on-found.
-NO_FINDING = frozenset({ALL_CLEAR, "idle", EXPIRED, "superseded", str(Visibility.VISIBLE)})
+NO_FINDING = frozenset({ALL_CLEAR, "idle", EXPIRED, "superseded", ERROR_WORD, str(Visibility.VISIBLE)})
 
 
 def of_name(question: Question, name: str, now: TransactionDescription) -> Explanation:
@@ -230,7 +231,14 @@ def of_name(question: Question, name: str, now: TransactionDescription) -> Expla
                 found.append(explained)
         if found:
             first, *others = sorted(found, key=lambda one: one.state in NO_FINDING)
-            return replace(first, text=(*first.text, *(line for other in others for line in other.text)))
+            explained = replace(first, text=(*first.text, *(line for other in others for line in other.text)))
+            return with_word(explained, name)
+    meant = of_word(question.origin, name)
+    if meant is not None:
+        question.missing |= missing
+        if isinstance(now, NotDescribed):
+            question.missing[f"transactional id {cut(name)}"] = str(now.problem)
+        return meant
     if isinstance(now, NotDescribed):
         raise BrokerError(f"transactional id {cut(name)}: {now.problem}")
     unread = "".join(f"; {what} could not be read: {why}" for what, why in missing.items())
