@@ -17,6 +17,7 @@ from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.error_words import with_word
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
+from txnwatch.cli.explain_connect import with_connect
 from txnwatch.cli.explain_names import (
     NO_FINDING,
     of_former_id,
@@ -203,6 +204,7 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     groups = _groups_around(question, partition, found)
     explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
     explained = with_waiting_groups(question, partition, explained)
+    explained = with_connect(question, partition.topic, explained)
     return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))
 
 

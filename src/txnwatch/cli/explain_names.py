@@ -18,6 +18,7 @@ from dataclasses import replace
 from txnwatch.cli.compose import Question
 from txnwatch.cli.error_words import ERROR_WORD, of_word, with_word
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
+from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers, with_connect
 from txnwatch.cli.explain_contention import with_contention
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
@@ -207,7 +208,7 @@ def _superseded(question: Question, text: str, now: DescribedTransaction, head: 
 
 
 # States that are no finding for --fail-on-found.
-NO_FINDING = frozenset({ALL_CLEAR, "idle", EXPIRED, "superseded", ERROR_WORD, str(Visibility.VISIBLE)})
+NO_FINDING = frozenset({ALL_CLEAR, "idle", EXPIRED, "superseded", ERROR_WORD, NOT_CHECKED, str(Visibility.VISIBLE)})
 
 
 def of_name(question: Question, name: str, now: TransactionDescription) -> Explanation:
@@ -268,7 +269,8 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
     clear = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
     explained = Explanation(name, ALL_CLEAR, text=(head, *(() if held else (clear,))))
-    return _with_held(question, explained, found, held, lambda _, why: why.text[0])
+    explained = _with_held(question, explained, found, held, lambda _, why: why.text[0])
+    return with_connect(question, name, explained)
 
 
 def _nothing(question: Question, name: str) -> str:
@@ -410,6 +412,8 @@ def offsets_partition(question: Question, group_id: str) -> TopicPartition | Non
 
 def of_group(question: Question, group: KnownGroup) -> Explanation:
     """Explains a group: whether it waits for its offsets, and behind which open transactions it stands."""
+    if group.is_connect:
+        return of_workers(question, group, _with_held)
     positions = ClusterGroups(question.cluster).offsets_of(group)
     if positions.problems:
         question.missing[f"offsets of group {group.group_id!r}"] = "; ".join(positions.problems)
