@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from txnwatch.state.model.errors import ConfigError, InputError, WireError
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, is_topic_name
 from txnwatch.streaming.log.transaction_fold import logged_record
+from txnwatch.streaming.wire.printed_batches import is_dump_of_kafka
 from txnwatch.streaming.wire.record_batch import BatchWalker, records, walk
 from txnwatch.streaming.wire.snapshot_file import decode_snapshot
 
@@ -121,6 +122,12 @@ class GivenFile:
         """The partition of `__transaction_state` in whose folder the file is; None in another folder."""
         topic, number = self._folder()
         return number if topic == TRANSACTION_STATE_TOPIC else None
+
+    @property
+    def partition(self) -> TopicPartition | None:
+        """The partition in whose folder the file is; None in another folder."""
+        topic, number = self._folder()
+        return TopicPartition(topic, number) if number is not None and is_topic_name(topic) else None
 
     def _folder(self) -> tuple[str, int | None]:
         folder = self.path.absolute().parent.name if self.path is not None else ""
@@ -252,7 +259,7 @@ def _refuse_others(given: GivenFile) -> None:
 
 
 def _by_content(data: memoryview | bytes) -> FileKind | None:
-    if _is_text(data):
+    if _is_text(data) or is_dump_of_kafka(bytes(data[:_SAMPLE])):
         return FileKind.TEXT
     with contextlib.suppress(WireError):
         decode_snapshot(data)

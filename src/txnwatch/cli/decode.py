@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from txnwatch.cli.decode_dumps import Dump, decode_dump
 from txnwatch.cli.decode_rows import (
     BatchRow,
     LogRow,
@@ -36,6 +37,7 @@ from txnwatch.cli.one_shot import (
 from txnwatch.cli.output import CommandAnswer, LeftOut, NotChecked, write
 from txnwatch.state.model.errors import ConfigError, InputError, LaterVersionError, WireError
 from txnwatch.state.model.values import FIRST_OFFSET, TRANSACTION_STATE_TOPIC, Offset, TopicPartition
+from txnwatch.state.telling.commands import Origin, explain_partition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_records, records_of
 from txnwatch.streaming.log.log_files import (
@@ -116,11 +118,20 @@ def run(parsed: argparse.Namespace) -> int:
         row = _row_of_bytes(_bytes(parsed.key, "--key"), _bytes(parsed.value, "--value"), "--value")
         return _show(CommandAnswer("decode", "", LogRow, [row]), parsed)
     if chosen[0] == "--file":
-        wanted = WantedRows(parsed.offset, parsed.count, is_transaction_log=parsed.transaction_log)
+        wanted = WantedRows(parsed.offset, parsed.count, parsed.transaction_log, _origin(parsed))
         return _show(_decode_file(parsed.file, wanted), parsed)
     if parsed.bootstrap_server is None:
         raise ConfigError(f"{chosen[0]}: expected --bootstrap-server as well, found none")
     return ask(parsed, lambda cluster: _from_cluster(cluster, parsed))
+
+
+_ANY_SERVER = "SERVER"
+
+
+def _origin(parsed: argparse.Namespace) -> Origin:
+    """The connection settings of the commands that are named; a file needs none, so a server may not be given."""
+    config = str(parsed.command_config) if parsed.command_config is not None else None
+    return Origin("", parsed.bootstrap_server or _ANY_SERVER, config)
 
 
 def _show(answer: CommandAnswer, parsed: argparse.Namespace) -> int:
@@ -172,11 +183,13 @@ class WantedRows:
         offset: the first offset; None for the beginning.
         count: the maximum number of rows.
         is_transaction_log: whether the file is a segment of `__transaction_state`, whatever its name is.
+        origin: the connection settings for the commands that are named.
     """
 
     offset: Offset | None
     count: int
     is_transaction_log: bool
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +316,12 @@ def _segment(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
         missing = (NotChecked(given.name, f"{exc}. The rows are those before it: {_COPY_SEGMENT}"),)
     is_recognised = is_log and not in_folder and not wanted.is_transaction_log
     notes = (f"recognised as a segment of {TRANSACTION_STATE_TOPIC} by its records",) if is_recognised else ()
+    at = given.partition
+    if not is_log and at is not None:
+        notes = (
+            f"batches of {at}, as they were when the file was copied",
+            f"next: {explain_partition(wanted.origin, at)}",
+        )
     return CommandAnswer("decode", "", LogRow if is_log else BatchRow, rows, missing, notes=notes)
 
 
@@ -363,10 +382,7 @@ def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     printed = list(printed_records(text))
     records = [one for one in printed if isinstance(one, PrintedRecord)]
     if not records and is_dump(text):
-        raise InputError(
-            f"{given.name}: found the output of kafka-dump-log.sh without records of {TRANSACTION_STATE_TOPIC}: add "
-            "--transaction-log-decoder to its command, or give the .log file itself as --file"
-        )
+        return decode_dump(Dump(given.name, text, wanted.offset, wanted.count, wanted.origin))
     if not records:
         return _bytes_as_text(given, wanted, text)
     if wanted.offset is not None and any(one.offset is None for one in records):

@@ -1,9 +1,10 @@
 """`explain` for Kafka Connect: the group of its workers, and a transaction on one of its internal topics.
 
-Connect has a group that commits nothing, and topics that workers and not groups read. It keeps its state in three topics: offset.storage.topic, config.storage.topic and status.storage.topic of the
-workers' configuration. A worker that starts reads each of them to its end, which it lists with read_uncommitted, before
-it loads a connector. With exactly.once.source.support it reads the first two with read_committed, so behind an open
-transaction it never comes to that end. No group shows this, because these consumers have none.
+Connect has a group that commits nothing, and topics that workers and not groups read. It keeps its state in three
+topics: offset.storage.topic, config.storage.topic and status.storage.topic of the workers' configuration. A worker that
+starts reads each of them to its end, which it lists with read_uncommitted, before it loads a connector. With
+exactly.once.source.support it reads the first two with read_committed, so behind an open transaction it never comes to
+that end. No group shows this, because these consumers have none.
 
 Law: nothing in Kafka names these topics, so they are known by their names alone: three topics whose names differ only
 in the words offset, config and status. If none or several sets could be those of a group, the answer is not complete.
