@@ -16,7 +16,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.values import (
+    CoordinatorEpoch,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
 
 _FIELD = re.compile(r"(\w{1,30}): (\S{1,60})")
 _BATCH, _RECORD, _FILE = "baseOffset: ", "| offset: ", "Dumping "
@@ -25,6 +33,7 @@ _MARKER = re.compile(r" endTxnMarker: (COMMIT|ABORT) coordinatorEpoch: (-?\d{1,1
 _GROUP_KEY = re.compile(r' key: (\{"type":"[01]","data":\{"group":.*?\}\}) payload: ')
 _FOLDER = re.compile(r"(?P<topic>[\w.-]+)-(?P<number>\d{1,9})(?:\.[\w-]+-(?:delete|future|stray))?")
 _NO_SEQUENCE = -1
+_LONGEST_KEY = 1 << 12  # a group and a topic, in JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class PrintedBatch:
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     base_sequence: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     max_timestamp_ms: TimestampMs
     records: int
     compression: str
@@ -164,7 +173,7 @@ def _batch(fields: dict[str, str], line: int, partition: TopicPartition | None) 
         producer_id=ProducerId(_number(fields["producerId"])),
         producer_epoch=ProducerEpoch(_number(fields["producerEpoch"])),
         base_sequence=_number(fields.get("baseSequence", str(_NO_SEQUENCE))),
-        leader_epoch=_number(fields["partitionLeaderEpoch"]),
+        leader_epoch=LeaderEpoch(_number(fields["partitionLeaderEpoch"])),
         max_timestamp_ms=TimestampMs(_number(fields.get("CreateTime", fields.get("LogAppendTime", "-1")))),
         records=_number(fields.get("count", "0")),
         compression=fields.get("compresscodec", "").lower(),
@@ -176,7 +185,7 @@ def _with_record(batch: PrintedBatch, line: str) -> PrintedBatch:
     marker = _MARKER.search(line) if batch.is_control else None
     if marker is not None:
         return replace(batch, commit=marker[1] == "COMMIT", coordinator_epoch=CoordinatorEpoch(_number(marker[2])))
-    key = _GROUP_KEY.search(line)
+    key = _GROUP_KEY.search(line[:_LONGEST_KEY])
     if key is None:
         return batch
     try:

@@ -25,6 +25,7 @@ from txnwatch.cli.decode_rows import (
     record_row,
     snapshot_row,
 )
+from txnwatch.cli.decode_texts import ToldRow, recognise
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_output_flags,
@@ -71,12 +72,13 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "decode",
-        help="decode records of __transaction_state, batches, segments and snapshots",
+        help="decode records of __transaction_state, batches, segments and snapshots, and the output of Kafka's tools",
         description="Decodes one of these: the bytes of a record of __transaction_state (--value, --key), a file of a "
         "broker or the output of one of Kafka's tools (--file), the records of a transactional id in the coordinators' "
         "log (--transactional-id), or the batches of a partition (--topic, --partition). Of a .snapshot file it shows "
-        "the first offset of each open transaction, also if no broker is running. What a cut or damaged file has "
-        "before the damage is shown, and the rest is listed as not checked.",
+        "the first offset of each open transaction, also if no broker is running. Of tables, log lines and statistics "
+        "it says what they mean, and which command asks the cluster about it. What a cut or damaged file has before "
+        "the damage is shown, and the rest is listed as not checked.",
     )
     parser.add_argument("--value", type=kafka_text, metavar="BYTES", help=f"a record's value, as {_FORMS}")
     parser.add_argument("--key", type=kafka_text, metavar="BYTES", help="a record's key, in the same forms")
@@ -84,8 +86,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--file",
         metavar="FILE",
         help="a segment (.log) or a .snapshot of a partition's directory, each also as .gz, or text: the output of "
-        "kafka-dump-log.sh --transaction-log-decoder or of the console consumer with the "
-        "TransactionLogMessageFormatter, or a value as for --value; - is standard input",
+        "kafka-dump-log.sh, of the console consumer with the TransactionLogMessageFormatter, of kafka-transactions.sh "
+        "or kafka-consumer-groups.sh, lines of a broker's or a client's log, statistics of librdkafka, or a value as "
+        "for --value; - is standard input",
     )
     parser.add_argument(
         "--transaction-log",
@@ -126,6 +129,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 _ANY_SERVER = "SERVER"
+_AS_FILE = "give it on standard input of txnwatch decode --file -"
 
 
 def _origin(parsed: argparse.Namespace) -> Origin:
@@ -146,10 +150,10 @@ def _bytes(text: str | None, flag: str) -> bytes | None:
         return bytes_of(text)
     except ValueError as exc:
         if any(isinstance(one, PrintedRecord) for one in printed_records(text)):
-            raise ConfigError(
-                f"{flag}: expected bytes, found the output of one of Kafka's tools: give it on standard input of "
-                "txnwatch decode --file -"
-            ) from exc
+            raise ConfigError(f"{flag}: expected bytes, found the output of one of Kafka's tools: {_AS_FILE}") from exc
+        known = recognise(text, Origin("", _ANY_SERVER))
+        if known is not None:
+            raise ConfigError(f"{flag}: expected bytes, found {known.what}: {_AS_FILE}") from exc
         raise ConfigError(
             f"{flag}: expected hexadecimal or base64, found {text[:_SHOWN]!r} ({FORMS}). Reason: {exc}"
         ) from exc
@@ -315,7 +319,9 @@ def _segment(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
             raise
         missing = (NotChecked(given.name, f"{exc}. The rows are those before it: {_COPY_SEGMENT}"),)
     is_recognised = is_log and not in_folder and not wanted.is_transaction_log
-    notes = (f"recognised as a segment of {TRANSACTION_STATE_TOPIC} by its records",) if is_recognised else ()
+    notes: tuple[str, ...] = (
+        (f"recognised as a segment of {TRANSACTION_STATE_TOPIC} by its records",) if is_recognised else ()
+    )
     at = given.partition
     if not is_log and at is not None:
         notes = (
@@ -384,7 +390,7 @@ def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     if not records and is_dump(text):
         return decode_dump(Dump(given.name, text, wanted.offset, wanted.count, wanted.origin))
     if not records:
-        return _bytes_as_text(given, wanted, text)
+        return _bytes_as_text(given, wanted, text) if _is_bytes(text) else _told(given, wanted, text)
     if wanted.offset is not None and any(one.offset is None for one in records):
         raise ConfigError(f"--offset: the records of {given.name} have no offsets: leave --offset out")
     rows = (printed_row(one) for one in records if one.offset is None or one.offset >= (wanted.offset or FIRST_OFFSET))
@@ -393,6 +399,24 @@ def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     if len(problems) > _MOST_PROBLEMS:
         missing.append(NotChecked(f"{len(problems) - _MOST_PROBLEMS} more lines", "they are no records"))
     return replace(_answer(LogRow, rows, given, wanted, ""), not_checked=tuple(missing))
+
+
+def _is_bytes(text: str) -> bool:
+    try:
+        bytes_of(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _told(given: GivenFile, wanted: WantedRows, text: str) -> CommandAnswer:
+    """A text that is no record, if it is known what it is."""
+    known = recognise(text, wanted.origin)
+    if known is None:
+        return _bytes_as_text(given, wanted, text)  # which says what was expected
+    answer = _answer(ToldRow, iter(known.rows), given, wanted, "")
+    notes = (f"{given.name}: {known.what}, as it was then", *known.notes)
+    return replace(answer, notes=notes)
 
 
 def _bytes_as_text(given: GivenFile, wanted: WantedRows, text: str) -> CommandAnswer:

@@ -3,8 +3,9 @@
 A person has the name of an error, or a line with one, before he has a transactional id. Each row has the names, what
 they mean, and which command of txnwatch finds what the error does not name.
 
-A target without blanks is compared as a whole: `restoring-app` is an id, and no word. In a line, each word is compared,
-and the phrases. The rows are in the order of how much they say: a cause stands before the error that wraps it.
+A target without blanks is compared as a whole: `restoring-app` is an id, and no word. In a line, each word is compared
+as it is written, and the phrases. The rows are in the order of how much they say: a cause stands before the error that
+wraps it.
 
 Pure: no I/O, no clock.
 """
@@ -13,15 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from txnwatch.cli.explanation import Explanation
 from txnwatch.state.telling.commands import Origin, check_cluster, find_hanging, list_open
-from txnwatch.state.text import cut, quoted
-
-ERROR_WORD: Final = "error_word"
 
 
 class Ask(StrEnum):
@@ -226,7 +223,7 @@ ERROR_WORDS: Final = (
         ("transaction offset commit failed due to consumer group metadata mismatch",),
     ),
     ErrorWord(
-        ("initTransactions", "awaiting InitProducerId", "REQUEST_TIMED_OUT", "TimeoutException", "_TIMED_OUT"),
+        ("initTransactions", "awaiting InitProducerId", "REQUEST_TIMED_OUT", "TimeoutException"),
         "a request to the coordinator was not answered in time. For initTransactions, the usual reasons are: the "
         "coordinator of this id is not reachable (its host or listener name, a firewall, __transaction_state without a "
         "leader or with too few in-sync replicas), or the id's last transaction cannot end, because a marker is "
@@ -257,42 +254,29 @@ ERROR_WORDS: Final = (
 # Which row a text has.
 
 _PREFIX = re.compile(r"^(?:org\.apache\.kafka\.[\w.]*\.|errors\.|kafkaerror\.|rd_kafka_resp_err_)", re.IGNORECASE)
-_WORD = re.compile(r"[\w.]+")
+_WORD = re.compile(r"(?:RD_KAFKA_RESP_ERR_)?(\w+)")
+_EXACT = {name: place for place, row in enumerate(ERROR_WORDS) for name in row.names}
 _BY_NAME = {name.lower(): row for row in ERROR_WORDS for name in row.names}
+_PHRASES = [(phrase, place) for place, row in enumerate(ERROR_WORDS) for phrase in row.phrases]
 
 
 def word_in(text: str) -> ErrorWord | None:
     """The row of an error name, or of a line with one; None if it has none."""
     if not re.search(r"\s", text.strip()):
         return _named(text.strip().strip(":;,.()[]{}\"'"))
-    found = {id(row) for word in _WORD.findall(text) if (row := _named(word.strip("."))) is not None}
     small = text.lower()
-    return next(
-        (row for row in ERROR_WORDS if id(row) in found or any(phrase in small for phrase in row.phrases)),
-        None,
-    )
+    names = _EXACT.keys() & set(_WORD.findall(text))
+    places = [*(_EXACT[name] for name in names), *(place for phrase, place in _PHRASES if phrase in small)]
+    return ERROR_WORDS[min(places)] if places else None
 
 
 def _named(word: str) -> ErrorWord | None:
     return _BY_NAME.get(_PREFIX.sub("", word).lower())
 
 
-def of_word(origin: Origin, text: str) -> Explanation | None:
-    """Explains a target that is no name of anything in the cluster, but has an error; None if it has none."""
-    row = word_in(text)
-    if row is None:
-        return None
-    nothing = "no topic, consumer group or transactional id was found under this name"
-    head = f"{cut(text)}: an error or a state of a client; {nothing}."
-    return Explanation(text, ERROR_WORD, text=(head, means_text(row)), next=_COMMANDS[row.ask](origin))
-
-
-def with_word(explained: Explanation, name: str) -> Explanation:
-    """The answer about an id, a group or a topic whose name is also that of an error."""
-    row = word_in(name)
-    if row is None:
-        return explained
-    return replace(explained, text=(*explained.text, f"{quoted(name)} is also a name of an error: {means_text(row)}"))
+def command_of(origin: Origin, row: ErrorWord) -> str:
+    """The command that needs no id."""
+    return _COMMANDS[row.ask](origin)
 
 
 def means_text(row: ErrorWord) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import Question, searcher_of
-from txnwatch.cli.error_words import with_word
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
 from txnwatch.cli.explain_connect import with_connect
 from txnwatch.cli.explain_names import (
@@ -26,6 +25,7 @@ from txnwatch.cli.explain_names import (
     of_name,
     with_waiting_groups,
 )
+from txnwatch.cli.explain_words import with_word
 from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.cli.one_shot import (

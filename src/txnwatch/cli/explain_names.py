@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
-from txnwatch.cli.error_words import ERROR_WORD, of_word, with_word
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
 from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers, with_connect
 from txnwatch.cli.explain_contention import with_contention
+from txnwatch.cli.explain_words import ERROR_WORD, of_word, with_word
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
     OPEN,

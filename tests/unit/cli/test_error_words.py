@@ -12,8 +12,9 @@ from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.cli import explain_names
 from txnwatch.cli.compose import Question
-from txnwatch.cli.error_words import ERROR_WORD, ERROR_WORDS, Ask, of_word, with_word, word_in
+from txnwatch.cli.error_words import ERROR_WORDS, Ask, word_in
 from txnwatch.cli.explain_names import NO_FINDING
+from txnwatch.cli.explain_words import ERROR_WORD, of_word, with_word
 from txnwatch.cli.explanation import Explanation
 from txnwatch.cli.main import parser
 from txnwatch.state.model.transaction import NotDescribed, UnknownTransactionalId
