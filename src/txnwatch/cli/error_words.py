@@ -200,6 +200,13 @@ ERROR_WORDS: Final = (
         Ask.OPEN,
     ),
     ErrorWord(
+        ("TaskCorruptedException",),
+        "Kafka Streams drops the state of a task and restores it: with exactly-once, a transaction of the task has "
+        f"failed, often at its timeout. {_THE_ID}. If the task does not leave RESTORING, look for a hang.",
+        Ask.HANGING,
+        ("are corrupted and hence need to be re-initialized",),
+    ),
+    ErrorWord(
         ("RESTORING", "REBALANCING", "PARTITIONS_ASSIGNED", "PARTITIONS_REVOKED"),
         "a state of Kafka Streams: it reads its changelog topics before it processes. If it stays there, a hanging "
         "transaction on a changelog topic stops it: with exactly-once, restoring reads with read_committed and waits "
@@ -208,7 +215,7 @@ ERROR_WORDS: Final = (
         ("restore consumer",),
     ),
     ErrorWord(
-        ("TransactionalIdPrefix", "TwoPhaseCommitSinkFunction", "FlinkKafkaException", "KafkaCommitter"),
+        ("TwoPhaseCommitSinkFunction", "FlinkKafkaException", "KafkaCommitter"),
         "a sink of Flink: its transactions stay open from one checkpoint to the next, and a finished checkpoint must "
         "still be committed. If the job does not run, they stay open until their timeout and then lose data: restart "
         "the job from its last checkpoint before the timeout, and do not end them by hand.",
@@ -247,6 +254,13 @@ ERROR_WORDS: Final = (
             "cannot add partition",
             "invalid transition attempted from state",
         ),
+    ),
+    ErrorWord(
+        ("PrepareCommit", "PrepareAbort"),
+        "a state of a transactional id: the end of its transaction is decided, and a marker or the last record of its "
+        "coordinator is missing. For less than a second this is usual. `txnwatch explain --transactional-id ID` names "
+        "the partitions that it waits for.",
+        Ask.OPEN,
     ),
 )
 

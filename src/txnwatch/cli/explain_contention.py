@@ -39,12 +39,12 @@ def _lines(series: Contention, *, is_recent: bool) -> tuple[str, ...]:
         each = "each right before the next InitProducerId, for it or by the client itself"
     return (
         (
-            f"Two clients {use} this id: {series.inits} InitProducerIds in {duration(lasted_ms)}, from "
-            f"{utc(series.first_ms)} to {utc(series.last_ms)} (epochs {series.first_epoch} to {series.last_epoch}), "
-            f"and {series.aborted} transactions were aborted, {each}."
+            f"Two clients {use} this id, or one that starts again and again: {series.inits} InitProducerIds in "
+            f"{duration(lasted_ms)}, from {utc(series.first_ms)} to {utc(series.last_ms)} (epochs "
+            f"{series.first_epoch} to {series.last_epoch}), and {series.aborted} transactions were aborted, {each}."
         ),
         (
-            "Or one application starts again and again: the log does not name the clients. Give each instance that "
-            "runs at the same time a transactional id of its own, or find out why the application starts again."
+            "The log does not name the clients. Give each instance that runs at the same time a transactional id of "
+            "its own. If there is only one, find out why it starts again."
         ),
     )
