@@ -55,7 +55,7 @@ CAUSE_MEANS = {
     EndCause.CLIENT: "its client ended it",
     EndCause.CLIENT_ASKED: (
         "its own client asked for a new epoch (InitProducerId with its producer id and epoch), as clients do after an "
-        "error; no other instance has taken the id over"
+        "error; no other instance took the id over then"
     ),
     EndCause.FENCE: (
         "its coordinator aborted it for a new InitProducerId: the application has started again, another instance has "
