@@ -15,6 +15,7 @@ from txnwatch.cli.main import main, parser
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
+from txnwatch.streaming.wire.printed_batches import printed_batches, printed_producers
 
 TEXTS = Path(__file__).parents[2] / "golden" / "texts"
 ORIGIN = Origin("", "broker:9092")
@@ -155,6 +156,16 @@ def test_statistics_of_a_consumer_tell_where_it_stops() -> None:
     rows = rows_of(lines)
     assert [(row.line, row.topic_partition) for row in rows][:1] == [(1, "orders-0")]
     assert "read_committed stops at 5 of 9" in rows[0].what
+
+
+@pytest.mark.parametrize("path", sorted(TEXTS.iterdir()), ids=lambda path: path.name)
+def test_a_text_that_is_cut_anywhere_breaks_nothing(path: Path) -> None:
+    text = path.read_text(errors="replace")
+    for end in range(0, len(text), 23):
+        recognise(text[:end], ORIGIN)
+        recognise(text[end:], ORIGIN)
+        list(printed_batches(text[:end]))
+        list(printed_producers(text[end:]))
 
 
 HOSTILE = (

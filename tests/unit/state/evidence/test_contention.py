@@ -81,6 +81,13 @@ def test_the_client_may_have_aborted_if_its_abort_raises_the_epoch_too() -> None
     assert (contention.aborted, contention.is_proven) == (4, False)
 
 
+def test_one_takeover_that_is_not_proven_makes_the_series_so() -> None:
+    log = storm(3)[:-1] + storm(2, first_ms=START_MS + 10 * STEP_MS, version=2)
+    contention = found(log)
+    assert contention is not None
+    assert (contention.aborted, contention.is_proven) == (5, False)
+
+
 def test_only_the_last_series_counts() -> None:
     contention = found(storm(5)[:-1] + storm(3, first_ms=START_MS + 10 * LONGEST_PAUSE_MS))
     assert contention is not None
