@@ -5,7 +5,7 @@ about it, and the command that asks the cluster about it. Such a text is the pas
 
 Law: the text may be from anybody. It is never evidence: every row ends in a command that reads the cluster.
 
-Apart: decode.py reads files, and this knows the forms. Pure: no I/O, no clock.
+Pure: no I/O, no clock.
 """
 
 from __future__ import annotations

@@ -69,6 +69,17 @@ def test_a_name_that_only_has_a_word_in_it_is_no_word(text: str) -> None:
     assert of_word(ORIGIN, text) is None
 
 
+def test_a_line_with_an_id_leads_to_that_id() -> None:
+    line = (
+        "[2026-11-28 22:01:36,419] INFO [TransactionCoordinator id=1] Completed rollback of ongoing transaction for "
+        "transactionalId late-app due to timeout (kafka.coordinator.transaction.TransactionCoordinator)"
+    )
+    explained = of_word(ORIGIN, line)
+    assert explained is not None
+    assert "its coordinator has aborted the transaction at its timeout" in explained.text[1]
+    assert (explained.next or "").startswith("txnwatch explain --transactional-id late-app ")
+
+
 def test_no_word_has_two_rows() -> None:
     names = [name.lower() for row in ERROR_WORDS for name in row.names]
     assert len(names) == len(set(names))
