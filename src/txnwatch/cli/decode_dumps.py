@@ -47,7 +47,7 @@ _KEY = re.compile(r" key: (?:[\s\S]{4})?([\x21-\x7e]{1,1000}) payload: ")
 class Dump:
     """A text of kafka-dump-log.sh, and what the user wants of it."""
 
-    name: str
+    where: str
     text: str
     offset: Offset | None
     count: int
@@ -63,7 +63,7 @@ def decode_dump(dump: Dump) -> CommandAnswer:
     files = dumped_files(dump.text)
     if any(name.endswith(".txnindex") for name in files):
         raise InputError(
-            f"{dump.name}: found the dump of an index of aborted transactions (.txnindex): those have ended, so "
+            f"{dump.where}: found the dump of an index of aborted transactions (.txnindex): those have ended, so "
             "nothing hangs because of them. Dump the .log or the .snapshot of the same folder"
         )
     producers = list(printed_producers(dump.text))
@@ -73,10 +73,10 @@ def decode_dump(dump: Dump) -> CommandAnswer:
     batches = [one for one in found if isinstance(one, PrintedBatch)]
     topics = {one.partition.topic for one in batches if one.partition is not None}
     if TRANSACTION_STATE_TOPIC in topics:
-        raise InputError(f"{dump.name}: {_without_decoder(dump)}")
+        raise InputError(f"{dump.where}: {_without_decoder(dump)}")
     if not batches:
         raise InputError(
-            f"{dump.name}: found the output of kafka-dump-log.sh without a batch: dump a .log file that is not empty, "
+            f"{dump.where}: found the output of kafka-dump-log.sh without a batch: dump a .log file that is not empty, "
             "or give that file itself as --file"
         )
     is_open = open_in_dump(batches)
@@ -91,7 +91,7 @@ def _answer(
 ) -> CommandAnswer:
     found = list(rows)
     left = len(found) - dump.count
-    missing = [NotChecked(f"{dump.name} line {one.line}", one.why) for one in bad[:_MOST_PROBLEMS]]
+    missing = [NotChecked(f"{dump.where} line {one.line}", one.why) for one in bad[:_MOST_PROBLEMS]]
     return CommandAnswer(
         "decode",
         "",
