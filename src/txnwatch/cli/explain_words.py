@@ -36,6 +36,6 @@ def of_word(origin: Origin, text: str) -> Explanation | None:
 def with_word(explained: Explanation, name: str) -> Explanation:
     """The answer about an id, a group or a topic whose name is also that of an error."""
     row = word_in(name)
-    if row is None:
+    if row is None or name not in row.names:  # an application may be called restoring
         return explained
     return replace(explained, text=(*explained.text, f"{quoted(name)} is also a name of an error: {means_text(row)}"))

@@ -127,5 +127,6 @@ def test_what_exists_comes_first_and_the_word_behind_it(monkeypatch: pytest.Monk
     explained = explain_names.of_name(question, NAME, UnknownTransactionalId(NAME, 1))
     assert explained.text[0] == "a topic"
     assert explained.text[1].startswith(f"'{NAME}' is also a name of an error: {NAME}: another client ")
-    other = Explanation("orders", "all_clear", text=("a topic",))
-    assert with_word(other, "orders") is other
+    for name in ("orders", "restoring"):
+        other = Explanation(name, "all_clear", text=("a topic",))
+        assert with_word(other, name) is other
