@@ -12,6 +12,11 @@ nothing: the coordinator answers its late abort as if it had ended the transacti
 epoch. The coordinator aborts at the timeout only once the timeout has passed; a new InitProducerId can come before
 that or after it. Where the log shows no difference, the cause names all that are possible.
 
+An InitProducerId can also be of the client itself: after an error, a client asks for a new epoch, and it names its
+producer id and epoch. The record behind the end tells it from a new instance, which names neither. If the coordinator
+has aborted a transaction with epoch 1, a new instance gets epoch 2, and the client itself gets epoch 1 (Kafka 4.3.1 and
+4.4.0). Brokers up to 4.0 refuse the client itself with PRODUCER_FENCED, and then no record follows.
+
 Then comes whose a marker is: which end has written it to a partition.
 
 Pure: no I/O, no clock.
@@ -35,7 +40,9 @@ class EndCause(StrEnum):
     """Who ended a transaction, as far as the log shows it."""
 
     CLIENT = "client"
+    CLIENT_ASKED = "client_asked"
     FENCE = "fence"
+    FENCE_UNANSWERED = "fence_unanswered"
     COORDINATOR = "coordinator"
     TIMEOUT_OR_FENCE = "timeout_or_fence"
     CLIENT_OR_TIMEOUT = "client_or_timeout"
@@ -46,9 +53,18 @@ class EndCause(StrEnum):
 
 CAUSE_MEANS = {
     EndCause.CLIENT: "its client ended it",
+    EndCause.CLIENT_ASKED: (
+        "its own client asked for a new epoch (InitProducerId with its producer id and epoch), as clients do after an "
+        "error; no other instance took the id over then"
+    ),
     EndCause.FENCE: (
         "its coordinator aborted it for a new InitProducerId: the application has started again, another instance has "
         "the same transactional id, or somebody has fenced it"
+    ),
+    EndCause.FENCE_UNANSWERED: (
+        "its coordinator aborted it for an InitProducerId that has got no epoch since then: the application starts "
+        "again, another instance has the same transactional id, somebody fences it, or its own client asked for a new "
+        "epoch after an error, which brokers up to 4.0 refuse with PRODUCER_FENCED"
     ),
     EndCause.COORDINATOR: "its coordinator aborted it, at its timeout or for a new InitProducerId",
     EndCause.TIMEOUT_OR_FENCE: (
@@ -72,6 +88,7 @@ class PastEnd(NamedTuple):
         complete_ms: when all its markers were written, by the coordinator's clock; None while they are not.
         open_for_ms: from its start to the decision; None if the start is not known.
         data_epoch: the producer epoch of its data; None if its Ongoing record is not in the log any more.
+        after: the record right behind its own; None if there is none.
     """
 
     decided: CoordinatorView
@@ -79,6 +96,7 @@ class PastEnd(NamedTuple):
     complete_ms: TimestampMs | None
     open_for_ms: DurationMs | None
     data_epoch: ProducerEpoch | None
+    after: CoordinatorView | None = None
 
     @property
     def is_commit(self) -> bool:
@@ -100,12 +118,14 @@ class _EndRecords:
         ongoing: the last Ongoing record before the first decision; None if the log has none.
         last: the last Prepare* record, or Complete* if the log has no other.
         first_ongoing: the first Ongoing record of the transaction.
+        after: the record right behind these.
     """
 
     ongoing: CoordinatorView | None
     last: CoordinatorView
     first_ongoing: CoordinatorView | None
     complete_ms: TimestampMs | None = None
+    after: CoordinatorView | None = None
 
     def take(self, view: CoordinatorView) -> None:
         """Takes another record with a decision about the transaction."""
@@ -113,13 +133,14 @@ class _EndRecords:
         if not (is_complete and view.state.outcome == self.last.state.outcome):
             self.last = view
         self.complete_ms = view.record_timestamp_ms if is_complete else None
+        self.after = None
 
     def end(self) -> PastEnd:
         """The end that these records show."""
         proven = self._proven()
         open_for_ms = proven.open_for_ms if proven is not None else None
         data_epoch = self.ongoing.producer_epoch if self.ongoing is not None else None
-        return PastEnd(self.last, self._cause(proven), self.complete_ms, open_for_ms, data_epoch)
+        return PastEnd(self.last, self._cause(proven), self.complete_ms, open_for_ms, data_epoch, self.after)
 
     def _proven(self) -> TransactionEnd | None:
         decided = decision_of(self.last, self.last.producer_epoch, is_first=False)
@@ -137,7 +158,24 @@ class _EndRecords:
             return EndCause.COORDINATOR if is_coordinators else EndCause.CLIENT_OR_COORDINATOR
         if end.open_for_ms >= self.last.timeout_ms:
             return EndCause.TIMEOUT_OR_FENCE if is_coordinators else EndCause.CLIENT_OR_TIMEOUT
-        return EndCause.FENCE if is_coordinators else EndCause.CLIENT_OR_FENCE
+        return self._before_its_timeout(is_coordinators=is_coordinators)
+
+    def _before_its_timeout(self, *, is_coordinators: bool) -> EndCause:
+        if self._has_asked:
+            return EndCause.CLIENT_ASKED
+        if not is_coordinators:
+            return EndCause.CLIENT_OR_FENCE
+        return EndCause.FENCE if self.after is not None else EndCause.FENCE_UNANSWERED
+
+    @property
+    def _has_asked(self) -> bool:
+        """Whether the client that began it has got the epoch with which it was aborted."""
+        after = self.after
+        return (
+            after is not None
+            and after.state is TransactionState.EMPTY
+            and after.producer_epoch == self.last.producer_epoch
+        )
 
     @property
     def _has_one_clock(self) -> bool:
@@ -163,6 +201,8 @@ def _endings(records: Sequence[CoordinatorView | None]) -> list[_EndRecords]:
     empty_start_ms: TimestampMs | None = None
     for view in filter(None, records):
         is_more = bool(found) and found[-1].last.start_ms == view.start_ms
+        if found and not is_more and found[-1].after is None:
+            found[-1].after = view
         if view.state is TransactionState.ONGOING:
             first = first if first is not None and first.start_ms == view.start_ms else view
             ongoing = view

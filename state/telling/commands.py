@@ -63,6 +63,36 @@ def explain_id(origin: Origin, transactional_id: str) -> str:
     return _command(origin, "explain", transactional_id=transactional_id)
 
 
+def explain_group(origin: Origin, group_id: str) -> str:
+    """The command that explains what a consumer group waits for."""
+    return _command(origin, "explain", group=group_id)
+
+
+def explain_producer(origin: Origin, producer_id: int) -> str:
+    """The command that explains who has or had a producer id."""
+    return _command(origin, f"explain {producer_id}")
+
+
+def records_of_id(origin: Origin, transactional_id: str) -> str:
+    """The command that decodes the records of a transactional id."""
+    return _command(origin, "decode", transactional_id=transactional_id)
+
+
+def find_hanging(origin: Origin) -> str:
+    """The command that searches the whole cluster for hanging transactions."""
+    return _command(origin, "find-hanging")
+
+
+def list_open(origin: Origin) -> str:
+    """The command that lists the open transactions of all ids, the oldest first."""
+    return _command(origin, "list", duration_filter="0", sort="age")
+
+
+def check_cluster(origin: Origin) -> str:
+    """The command that checks brokers, rights, logs and clocks."""
+    return _command(origin, "doctor")
+
+
 def read_events(origin: Origin, incident_id: str) -> str:
     """The command that reads the events of an incident from the events topic."""
     events = {name: value for name, value in _flags_of_events(origin).items() if name != "events_format"}
@@ -155,7 +185,7 @@ def _command(origin: Origin, verb: str, **flags: str) -> str:
     connection = {"bootstrap_server": origin.bootstrap_servers}
     if origin.command_config is not None:
         connection["command_config"] = origin.command_config
-    arguments = ["txnwatch", verb]
+    arguments = ["txnwatch", *verb.split()]
     for name, value in {**flags, **connection}.items():
         arguments += _flag(name.replace("_", "-"), value)
     return shell_line(arguments)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -275,7 +275,8 @@ def _request(connection: Connection, lease_group: str) -> Any:
 _GROUPS_AT_A_TIME = 500
 _WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
 _COMMITTING_PROTOCOLS = {"consumer", "streams", ""}  # empty: the group committed offsets without joining
-_SHARE = "share"
+_SHARE, _CONNECT = "share", "connect"
+_READING_PROTOCOLS = frozenset({*_COMMITTING_PROTOCOLS, _SHARE})
 _HIDDEN = "hidden groups are not listed: GROUP_AUTHORIZATION_FAILED: DESCRIBE on all groups is missing"
 Groups = dict[str, bool]
 
@@ -285,7 +286,7 @@ class KnownGroup(NamedTuple):
 
     Attributes:
         state: in Kafka's spelling, for example Stable or Empty.
-        protocol: `consumer`, `streams` or `share`; empty for a group that commits offsets without joining.
+        protocol: `consumer`, `streams`, `share` or `connect`; empty for a group that commits offsets without joining.
     """
 
     group_id: str
@@ -297,6 +298,11 @@ class KnownGroup(NamedTuple):
     def is_share(self) -> bool:
         """Whether it is a share group, which commits no offsets."""
         return self.protocol == _SHARE
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether it is the group of Kafka Connect's workers, which commit no offsets."""
+        return self.protocol == _CONNECT
 
 
 class FoundGroup(NamedTuple):
@@ -353,7 +359,8 @@ class ClusterGroups:
     def find(self, group_id: str) -> FoundGroup:
         """Searches every broker for a group. Sends one request per broker, and one about the right."""
         problems: Counter[str] = Counter()
-        found = [group for group in self._rows(problems) if group.group_id == group_id]
+        rows = self._rows(problems, {*_READING_PROTOCOLS, _CONNECT})
+        found = [group for group in rows if group.group_id == group_id]
         if not found:
             self._note_hidden(problems)
         return FoundGroup(found[0] if found else None, tuple(problems))
@@ -395,8 +402,8 @@ class ClusterGroups:
             kinds.setdefault(group.coordinator, {})[group.group_id] = group.state in _WITH_MEMBERS
         return committing, sharing
 
-    def _rows(self, problems: Counter[str]) -> Iterator[KnownGroup]:
-        """The groups of every broker that commit offsets, and the share groups."""
+    def _rows(self, problems: Counter[str], protocols: Collection[str] = _READING_PROTOCOLS) -> Iterator[KnownGroup]:
+        """The groups of every broker with one of some protocols; by default those that read topics."""
         requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
         for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
             if isinstance(answer, BrokerError):
@@ -405,7 +412,7 @@ class ClusterGroups:
                 problems[f"broker {node}: cannot list groups: {refused}"] += 1
             else:
                 for row in answer.groups:
-                    if row.protocol_type in _COMMITTING_PROTOCOLS or row.protocol_type == _SHARE:
+                    if row.protocol_type in protocols:
                         yield KnownGroup(row.group_id, node, row.group_state, row.protocol_type)
 
     def _note_hidden(self, problems: Counter[str]) -> None:

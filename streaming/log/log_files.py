@@ -28,8 +28,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from txnwatch.state.model.errors import ConfigError, InputError, WireError
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, is_topic_name
 from txnwatch.streaming.log.transaction_fold import logged_record
+from txnwatch.streaming.wire.internal_topics import decode_value
+from txnwatch.streaming.wire.printed_batches import is_dump_of_kafka
 from txnwatch.streaming.wire.record_batch import BatchWalker, records, walk
 from txnwatch.streaming.wire.snapshot_file import decode_snapshot
 
@@ -56,6 +58,11 @@ class FileKind(StrEnum):
 _ADDED = (".gz", ".deleted", ".cleaned", ".swap", ".tmp", ".bak", ".copy")
 _THE_PARTITION = "decode a .snapshot or .log file in the directory of a partition"
 _THE_SEGMENT = "decode the .log file of the same name"
+_CONSOLE = (
+    "if the console consumer has printed them, add --formatter "
+    "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter to its command; one value alone can be given as "
+    "hexadecimal with --value"
+)
 # Other files that a broker writes: what they are, and what to do.
 _NOT_DECODED = (
     (r".*\.(time)?index", "an index of a segment, which has no transactions", _THE_SEGMENT),
@@ -121,6 +128,12 @@ class GivenFile:
         """The partition of `__transaction_state` in whose folder the file is; None in another folder."""
         topic, number = self._folder()
         return number if topic == TRANSACTION_STATE_TOPIC else None
+
+    @property
+    def partition(self) -> TopicPartition | None:
+        """The partition in whose folder the file is; None in another folder."""
+        topic, number = self._folder()
+        return TopicPartition(topic, number) if number is not None and is_topic_name(topic) else None
 
     def _folder(self) -> tuple[str, int | None]:
         folder = self.path.absolute().parent.name if self.path is not None else ""
@@ -234,12 +247,25 @@ def kind_of(given: GivenFile) -> FileKind:
     found = _by_content(given.data)
     if found is None and (not given.data or given.bare_name.endswith(".log")):
         return FileKind.SEGMENT
+    if found is None and _begins_with_value(bytes(given.data[:_SAMPLE])):
+        raise InputError(
+            f"{given.name}: found bytes that begin as a value of {TRANSACTION_STATE_TOPIC} does: {_CONSOLE}"
+        )
     if found is None:
         raise InputError(
             f"{given.name}: expected {FileKind.SEGMENT}, {FileKind.SNAPSHOT} or {FileKind.TEXT}, found "
             f"{len(given.data)} bytes that begin with {bytes(given.data[:16]).hex(' ')}: {_THE_PARTITION}"
         )
     return found
+
+
+def _begins_with_value(sample: bytes) -> bool:
+    """Whether the content begins with a value of the coordinators' log, as the console consumer prints it."""
+    for end in itertools.islice(re.finditer(b"\n", sample), _BATCHES_TRIED):
+        with contextlib.suppress(WireError):
+            decode_value(sample[: end.start()])
+            return True
+    return False
 
 
 def _refuse_others(given: GivenFile) -> None:
@@ -252,7 +278,7 @@ def _refuse_others(given: GivenFile) -> None:
 
 
 def _by_content(data: memoryview | bytes) -> FileKind | None:
-    if _is_text(data):
+    if _is_text(data) or is_dump_of_kafka(bytes(data[:_SAMPLE])):
         return FileKind.TEXT
     with contextlib.suppress(WireError):
         decode_snapshot(data)

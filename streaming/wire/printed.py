@@ -172,7 +172,7 @@ _OTHER_LINES = re.compile(
     r"\s*|Dumping .*|(?:Log )?[Ss]tarting offset: .*|(?:baseOffset|offset): \d+ .*position: .*|Processed a total of .*"
     r"|Found \d+ invalid bytes.*|\| offset: .* key: unknown::version=.*|Snapshot end offset: .*"
 )
-_DUMP_LINE = re.compile(r"^(?:baseOffset: \d|\| offset: \d)", re.MULTILINE)
+_DUMP_LINE = re.compile(r"^(?:Dumping \S|baseOffset: \d|\| offset: \d)", re.MULTILINE)
 _OFFSET = re.compile(r"(?:\| ?)?offset: (\d{1,19}) ")
 _TIMESTAMP = re.compile(r" (?:CreateTime|LogAppendTime): (-?\d{1,19}) ")
 _KEY, _PAYLOAD, _DELETED = "key: ", " payload: ", "<DELETE>"

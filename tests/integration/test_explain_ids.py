@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -142,6 +143,33 @@ def test_a_fence_is_named_although_the_id_is_empty_now(cluster: Cluster, partiti
     assert "its coordinator aborted it for a new InitProducerId: the application has started again" in text
 
 
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_client_that_asks_for_a_new_epoch_is_no_other_instance(
+    cluster: Cluster, partition: TopicPartition, tell: Tell, version: int
+) -> None:
+    producer = begun(cluster, partition, version=version)
+    producer.ask_for_a_new_epoch()
+    text = tell(producer.transactional_id)
+    assert "its own client asked for a new epoch (InitProducerId with its producer id and epoch)" in text
+    assert "Two clients" not in text
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_two_clients_of_one_id_are_told_while_its_transaction_is_open(
+    cluster: Cluster, partition: TopicPartition, tell: Tell, version: int
+) -> None:
+    name = unique("app")
+    for _ in range(12):
+        producer = RawProducer(cluster, name).init()
+        if version < 12:
+            producer.add(partition)
+        producer.produce(partition, version=version)
+    text = tell(name, "--fail-on-found", code=3)
+    assert text.startswith(f"{name}: Ongoing since ")
+    assert "Two clients use this id, or one that starts again and again: 12 InitProducerIds in " in text
+    assert "(epochs 0 to 22), and 11 transactions were aborted, each " in text
+
+
 def test_an_id_that_has_begun_nothing_says_so(cluster: Cluster, tell: Tell) -> None:
     producer = RawProducer(cluster, unique("app")).init()
     assert "It has not begun a transaction since its last InitProducerId at " in tell(producer.transactional_id)
@@ -263,6 +291,25 @@ def test_a_name_that_nothing_has(
 ) -> None:
     del cluster
     assert why in refused(quick, capsys, name)
+
+
+@pytest.mark.parametrize("word", ["CONCURRENT_TRANSACTIONS", "InvalidTxnStateException", "NOT_COORDINATOR"])
+def test_an_error_leads_to_a_command_that_works(
+    quick: EmbeddedKafka, cluster: Cluster, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    RawProducer(cluster, unique("app")).init()
+    assert main(["explain", word, "--bootstrap-server", quick.bootstrap_servers, "--fail-on-found"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"{word}: an error or a state of a client; ")
+    step = text.strip().splitlines()[-1].removeprefix("next: ")
+    assert main(shlex.split(step)[1:]) == 0, capsys.readouterr().err
+
+
+def test_an_id_with_the_name_of_an_error_is_an_id(cluster: Cluster, tell: Tell) -> None:
+    RawProducer(cluster, "PRODUCER_FENCED").init()
+    text = tell("PRODUCER_FENCED")
+    assert text.startswith("PRODUCER_FENCED: Empty. It has not begun a transaction")
+    assert "'PRODUCER_FENCED' is also a name of an error: PRODUCER_FENCED: another client " in text
 
 
 def test_a_partition_above_the_last_one(

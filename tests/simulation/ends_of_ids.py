@@ -36,7 +36,9 @@ from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 CLIENT, TIMEOUT, FENCE = "its client", "the timeout", "an InitProducerId"
 ALLOWS: dict[EndCause, set[str]] = {
     EndCause.CLIENT: {CLIENT},
+    EndCause.CLIENT_ASKED: set(),  # no client of this world names its epoch
     EndCause.FENCE: {FENCE},
+    EndCause.FENCE_UNANSWERED: {FENCE},
     EndCause.COORDINATOR: {TIMEOUT, FENCE},
     EndCause.TIMEOUT_OR_FENCE: {TIMEOUT, FENCE},
     EndCause.CLIENT_OR_TIMEOUT: {CLIENT, TIMEOUT, FENCE},

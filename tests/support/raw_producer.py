@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from kafka.protocol.producer import InitProducerIdRequest
+
 from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
 from txnwatch_demo.late_write import END_VERSION, PRODUCE_VERSION, StepwiseProducer
 
@@ -29,6 +31,20 @@ class RawProducer(StepwiseProducer):
         batch = self._batch(partition, records, stamp, transactional=transactional)
         name = self.transactional_id if transactional else None
         return self._append(partition, batch, len(records), name, version)
+
+    def ask_for_a_new_epoch(self) -> None:
+        """Sends InitProducerId with the producer id and epoch that it has, as a client does after an error."""
+        answer = self._at_coordinator(
+            lambda connection: InitProducerIdRequest(
+                version=connection.require_version(InitProducerIdRequest, highest=4),
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=self.timeout_ms,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+            )
+        )
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
 
     def end(self, *, commit: bool, version: int = END_VERSION) -> None:
         """Sends EndTxn; version 5 raises the producer epoch with every transaction (KIP-890)."""

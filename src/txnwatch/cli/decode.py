@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from txnwatch.cli.decode_dumps import Dump, decode_dump
 from txnwatch.cli.decode_rows import (
     BatchRow,
     LogRow,
@@ -24,6 +25,7 @@ from txnwatch.cli.decode_rows import (
     record_row,
     snapshot_row,
 )
+from txnwatch.cli.decode_texts import ToldRow, recognise
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_output_flags,
@@ -36,6 +38,7 @@ from txnwatch.cli.one_shot import (
 from txnwatch.cli.output import CommandAnswer, LeftOut, NotChecked, write
 from txnwatch.state.model.errors import ConfigError, InputError, LaterVersionError, WireError
 from txnwatch.state.model.values import FIRST_OFFSET, TRANSACTION_STATE_TOPIC, Offset, TopicPartition
+from txnwatch.state.telling.commands import Origin, explain_partition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_records, records_of
 from txnwatch.streaming.log.log_files import (
@@ -69,12 +72,13 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "decode",
-        help="decode records of __transaction_state, batches, segments and snapshots",
+        help="decode records of __transaction_state, batches, segments and snapshots, and the output of Kafka's tools",
         description="Decodes one of these: the bytes of a record of __transaction_state (--value, --key), a file of a "
         "broker or the output of one of Kafka's tools (--file), the records of a transactional id in the coordinators' "
         "log (--transactional-id), or the batches of a partition (--topic, --partition). Of a .snapshot file it shows "
-        "the first offset of each open transaction, also if no broker is running. What a cut or damaged file has "
-        "before the damage is shown, and the rest is listed as not checked.",
+        "the first offset of each open transaction, also if no broker is running. Of tables, log lines and statistics "
+        "it says what they mean, and which command asks the cluster about it. What a cut or damaged file has before "
+        "the damage is shown, and the rest is listed as not checked.",
     )
     parser.add_argument("--value", type=kafka_text, metavar="BYTES", help=f"a record's value, as {_FORMS}")
     parser.add_argument("--key", type=kafka_text, metavar="BYTES", help="a record's key, in the same forms")
@@ -82,8 +86,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--file",
         metavar="FILE",
         help="a segment (.log) or a .snapshot of a partition's directory, each also as .gz, or text: the output of "
-        "kafka-dump-log.sh --transaction-log-decoder or of the console consumer with the "
-        "TransactionLogMessageFormatter, or a value as for --value; - is standard input",
+        "kafka-dump-log.sh, of the console consumer with the TransactionLogMessageFormatter, of kafka-transactions.sh "
+        "or kafka-consumer-groups.sh, lines of a broker's or a client's log, statistics of librdkafka, or a value as "
+        "for --value; - is standard input",
     )
     parser.add_argument(
         "--transaction-log",
@@ -116,11 +121,21 @@ def run(parsed: argparse.Namespace) -> int:
         row = _row_of_bytes(_bytes(parsed.key, "--key"), _bytes(parsed.value, "--value"), "--value")
         return _show(CommandAnswer("decode", "", LogRow, [row]), parsed)
     if chosen[0] == "--file":
-        wanted = WantedRows(parsed.offset, parsed.count, is_transaction_log=parsed.transaction_log)
+        wanted = WantedRows(parsed.offset, parsed.count, parsed.transaction_log, _origin(parsed))
         return _show(_decode_file(parsed.file, wanted), parsed)
     if parsed.bootstrap_server is None:
         raise ConfigError(f"{chosen[0]}: expected --bootstrap-server as well, found none")
     return ask(parsed, lambda cluster: _from_cluster(cluster, parsed))
+
+
+_ANY_SERVER = "SERVER"
+_AS_FILE = "give it on standard input of txnwatch decode --file -"
+
+
+def _origin(parsed: argparse.Namespace) -> Origin:
+    """The connection settings of the commands that are named; a file needs none, so a server may not be given."""
+    config = str(parsed.command_config) if parsed.command_config is not None else None
+    return Origin("", parsed.bootstrap_server or _ANY_SERVER, config)
 
 
 def _show(answer: CommandAnswer, parsed: argparse.Namespace) -> int:
@@ -135,10 +150,10 @@ def _bytes(text: str | None, flag: str) -> bytes | None:
         return bytes_of(text)
     except ValueError as exc:
         if any(isinstance(one, PrintedRecord) for one in printed_records(text)):
-            raise ConfigError(
-                f"{flag}: expected bytes, found the output of one of Kafka's tools: give it on standard input of "
-                "txnwatch decode --file -"
-            ) from exc
+            raise ConfigError(f"{flag}: expected bytes, found the output of one of Kafka's tools: {_AS_FILE}") from exc
+        known = recognise(text, Origin("", _ANY_SERVER))
+        if known is not None:
+            raise ConfigError(f"{flag}: expected bytes, found {known.what}: {_AS_FILE}") from exc
         raise ConfigError(
             f"{flag}: expected hexadecimal or base64, found {text[:_SHOWN]!r} ({FORMS}). Reason: {exc}"
         ) from exc
@@ -172,11 +187,13 @@ class WantedRows:
         offset: the first offset; None for the beginning.
         count: the maximum number of rows.
         is_transaction_log: whether the file is a segment of `__transaction_state`, whatever its name is.
+        origin: the connection settings for the commands that are named.
     """
 
     offset: Offset | None
     count: int
     is_transaction_log: bool
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +319,15 @@ def _segment(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
             raise
         missing = (NotChecked(given.name, f"{exc}. The rows are those before it: {_COPY_SEGMENT}"),)
     is_recognised = is_log and not in_folder and not wanted.is_transaction_log
-    notes = (f"recognised as a segment of {TRANSACTION_STATE_TOPIC} by its records",) if is_recognised else ()
+    notes: tuple[str, ...] = (
+        (f"recognised as a segment of {TRANSACTION_STATE_TOPIC} by its records",) if is_recognised else ()
+    )
+    at = given.partition
+    if not is_log and at is not None:
+        notes = (
+            f"batches of {at}, as they were when the file was copied",
+            f"next: {explain_partition(wanted.origin, at)}",
+        )
     return CommandAnswer("decode", "", LogRow if is_log else BatchRow, rows, missing, notes=notes)
 
 
@@ -363,12 +388,9 @@ def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     printed = list(printed_records(text))
     records = [one for one in printed if isinstance(one, PrintedRecord)]
     if not records and is_dump(text):
-        raise InputError(
-            f"{given.name}: found the output of kafka-dump-log.sh without records of {TRANSACTION_STATE_TOPIC}: add "
-            "--transaction-log-decoder to its command, or give the .log file itself as --file"
-        )
+        return decode_dump(Dump(given.name, text, wanted.offset, wanted.count, wanted.origin))
     if not records:
-        return _bytes_as_text(given, wanted, text)
+        return _bytes_as_text(given, wanted, text) if _is_bytes(text) else _told(given, wanted, text)
     if wanted.offset is not None and any(one.offset is None for one in records):
         raise ConfigError(f"--offset: the records of {given.name} have no offsets: leave --offset out")
     rows = (printed_row(one) for one in records if one.offset is None or one.offset >= (wanted.offset or FIRST_OFFSET))
@@ -377,6 +399,24 @@ def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     if len(problems) > _MOST_PROBLEMS:
         missing.append(NotChecked(f"{len(problems) - _MOST_PROBLEMS} more lines", "they are no records"))
     return replace(_answer(LogRow, rows, given, wanted, ""), not_checked=tuple(missing))
+
+
+def _is_bytes(text: str) -> bool:
+    try:
+        bytes_of(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _told(given: GivenFile, wanted: WantedRows, text: str) -> CommandAnswer:
+    """A text that is no record, if it is known what it is."""
+    known = recognise(text, wanted.origin)
+    if known is None:
+        return _bytes_as_text(given, wanted, text)  # which says what was expected
+    answer = _answer(ToldRow, iter(known.rows), given, wanted, "")
+    notes = (f"{given.name}: {known.what}, as it was then", *known.notes)
+    return replace(answer, notes=notes)
 
 
 def _bytes_as_text(given: GivenFile, wanted: WantedRows, text: str) -> CommandAnswer:

@@ -1,7 +1,4 @@
-"""The rows of `txnwatch decode`: one class for each kind of file, and where their values come from.
-
-Apart: decode.py reads, and these are what it shows.
-"""
+"""The rows of `txnwatch decode`: one class for each kind of file, and where their values come from."""
 
 from __future__ import annotations
 

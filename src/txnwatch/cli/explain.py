@@ -16,6 +16,7 @@ from typing import Any
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
+from txnwatch.cli.explain_connect import with_connect
 from txnwatch.cli.explain_names import (
     NO_FINDING,
     of_former_id,
@@ -24,6 +25,7 @@ from txnwatch.cli.explain_names import (
     of_name,
     with_waiting_groups,
 )
+from txnwatch.cli.explain_words import with_word
 from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.cli.one_shot import (
@@ -77,8 +79,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "whether it ends by itself, and what to do next. With an offset, it explains whether read_committed consumers "
         "get that record, and how its transaction ended. With a transactional id, it explains the state of that id and "
         "who ended its last transaction; with a consumer group, what the group waits for. It also tells of a marker of "
-        "the last day that txnwatch or an administrator has written. A topic, a producer id and "
-        "an id that has expired are explained too.",
+        "the last day that txnwatch or an administrator has written. A topic, a producer id, "
+        "an id that has expired and the name of an error are explained too.",
     )
     parser.add_argument(
         "target",
@@ -86,7 +88,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         type=kafka_text,
         metavar="TARGET",
         help="a partition (TOPIC-PARTITION), one record of it (TOPIC-PARTITION@OFFSET), a transactional id, a "
-        "consumer group, a topic or a producer id",
+        "consumer group, a topic, a producer id, or an error: its name, or a line of a client's log",
     )
     add_partition_flags(parser, "with --partition, the same as TOPIC-PARTITION", is_required=False)
     parser.add_argument("--offset", type=id64, help="an offset of that partition, the same as TOPIC-PARTITION@OFFSET")
@@ -202,6 +204,7 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     groups = _groups_around(question, partition, found)
     explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
     explained = with_waiting_groups(question, partition, explained)
+    explained = with_connect(question, partition.topic, explained)
     return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))
 
 
@@ -222,7 +225,7 @@ def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
     name = parsed.transactional_id or parsed.target
     now = _described_now(question, name)
     if isinstance(now, DescribedTransaction):
-        return of_known_id(question, name)
+        return with_word(of_known_id(question, name), name)
     if parsed.transactional_id is None:
         return of_name(question, name, now)
     former = of_former_id(question, name) if isinstance(now, UnknownTransactionalId) else None

@@ -17,6 +17,9 @@ from dataclasses import replace
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
+from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers, with_connect
+from txnwatch.cli.explain_contention import with_contention
+from txnwatch.cli.explain_words import ERROR_WORD, of_word, with_word
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
     OPEN,
@@ -31,6 +34,7 @@ from txnwatch.cli.explanation import (
 from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
+from txnwatch.state.evidence.contention import contention_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
 from txnwatch.state.evidence.screening import FOREIGN, Search
@@ -67,7 +71,8 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
     """
     cluster, missing, foreign_topics = question.cluster, question.missing, question.searcher.foreign_topics
     known = described_with_log(cluster, transactional_id)
-    described, past = known.described, past_ends(history_of(known.records))
+    described, history = known.described, history_of(known.records)
+    past = past_ends(history)
     if known.problem is not None:
         missing["the coordinators' log"] = known.problem
     hidden = hidden_of(cluster, [described], foreign_topics=foreign_topics)
@@ -85,6 +90,7 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
     explained = of_id(question.origin, known, readings.values(), wall_clock_ms(), found, past)
+    explained = with_contention(explained, contention_of(history, past), wall_clock_ms())
     explained = with_groups_behind(question, explained, described.producer_id, readings.values())
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
 
@@ -202,7 +208,7 @@ def _superseded(question: Question, text: str, now: DescribedTransaction, head: 
 
 
 # States that are no finding for --fail-on-found.
-NO_FINDING = frozenset({ALL_CLEAR, "idle", EXPIRED, "superseded", str(Visibility.VISIBLE)})
+NO_FINDING = frozenset({ALL_CLEAR, "idle", EXPIRED, "superseded", ERROR_WORD, NOT_CHECKED, str(Visibility.VISIBLE)})
 
 
 def of_name(question: Question, name: str, now: TransactionDescription) -> Explanation:
@@ -226,7 +232,14 @@ def of_name(question: Question, name: str, now: TransactionDescription) -> Expla
                 found.append(explained)
         if found:
             first, *others = sorted(found, key=lambda one: one.state in NO_FINDING)
-            return replace(first, text=(*first.text, *(line for other in others for line in other.text)))
+            explained = replace(first, text=(*first.text, *(line for other in others for line in other.text)))
+            return with_word(explained, name)
+    meant = of_word(question.origin, name)
+    if meant is not None:
+        question.missing |= missing
+        if isinstance(now, NotDescribed):
+            question.missing[f"transactional id {cut(name)}"] = str(now.problem)
+        return meant
     if isinstance(now, NotDescribed):
         raise BrokerError(f"transactional id {cut(name)}: {now.problem}")
     unread = "".join(f"; {what} could not be read: {why}" for what, why in missing.items())
@@ -256,7 +269,8 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
     clear = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
     explained = Explanation(name, ALL_CLEAR, text=(head, *(() if held else (clear,))))
-    return _with_held(question, explained, found, held, lambda _, why: why.text[0])
+    explained = _with_held(question, explained, found, held, lambda _, why: why.text[0])
+    return with_connect(question, name, explained)
 
 
 def _nothing(question: Question, name: str) -> str:
@@ -398,6 +412,8 @@ def offsets_partition(question: Question, group_id: str) -> TopicPartition | Non
 
 def of_group(question: Question, group: KnownGroup) -> Explanation:
     """Explains a group: whether it waits for its offsets, and behind which open transactions it stands."""
+    if group.is_connect:
+        return of_workers(question, group, _with_held)
     positions = ClusterGroups(question.cluster).offsets_of(group)
     if positions.problems:
         question.missing[f"offsets of group {group.group_id!r}"] = "; ".join(positions.problems)

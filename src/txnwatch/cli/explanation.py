@@ -77,7 +77,8 @@ class Explanation:
     """The answer, as fields and as text.
 
     Attributes:
-        state: `all_clear`, `idle`, `open`, `unreplicated`, `unproven`, or a verdict.
+        state: `all_clear`, `idle`, `contended`, `open`, `unreplicated`, `unproven`, or a verdict; `error_word` and
+            `not_checked` for a target that has no transaction to look at.
         ends_by_itself: `yes`, `no`, `unknown`; None if no transaction is open.
         ends_by_ms: the latest time of its end; None if unknown.
         transaction_state: the state of the transactional id at its coordinator; None if it is not known.

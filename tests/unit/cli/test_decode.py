@@ -205,7 +205,6 @@ REFUSED = {
     "a mark": (".kafka_cleanshutdown", b"", "decode a .snapshot or .log file"),
     "zstd": (f"{NAME}.log", b"\x28\xb5\x2f\xfd\0\0", "compressed with zstd: unpack it first (zstd -d)"),
     "tar": ("evidence.tar.gz", gzip.compress(bytes(257) + b"ustar\0"), "unpack it first (tar -x)"),
-    "a dump without its decoder": ("dump.log", b"baseOffset: 5 lastOffset: 5\n", "add --transaction-log-decoder"),
     "another text": ("notes.txt", b"hello world\n", "found 'hello world\\n'"),
     "a key as text": ("key.txt", a_key("app").hex().encode(), "These bytes are a key: give them as --key"),
     "a cut value as text": ("v.txt", a_value(VALUE)[:-3].hex().encode(), "may be cut: copy the whole key or value"),

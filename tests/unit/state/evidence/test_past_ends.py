@@ -56,7 +56,24 @@ CASES: dict[str, tuple[Log, EndCause]] = {
         C.TIMEOUT_OR_FENCE,
     ),
     "a fence": (OLD + aborted(4, SOON_MS) + init(5, SOON_MS + 9), C.FENCE),
-    "a fence whose InitProducerId is not repeated yet": (OLD + aborted(4, SOON_MS), C.FENCE),
+    "a fence whose InitProducerId is not repeated yet": (OLD + aborted(4, SOON_MS), C.FENCE_UNANSWERED),
+    "its client asks for a new epoch": (OLD + aborted(4, SOON_MS) + init(4, SOON_MS + 9), C.CLIENT_ASKED),
+    "a client that raises the epoch asks for a new one": (
+        NEW + aborted(4, SOON_MS, version=2) + init(4, SOON_MS + 9),
+        C.CLIENT_ASKED,
+    ),
+    "the timeout, then its client asks for a new epoch": (
+        OLD + aborted(4, LATE_MS) + init(4, LATE_MS + 19),
+        C.TIMEOUT_OR_FENCE,
+    ),
+    "its client asks twice, and nobody starts again": (
+        OLD + aborted(4, SOON_MS) + init(4, SOON_MS + 9) + init(5, SOON_MS + 19),
+        C.CLIENT_ASKED,
+    ),
+    "a fence, then the new instance asks for a new epoch": (
+        OLD + aborted(4, SOON_MS) + init(5, SOON_MS + 9) + init(5, SOON_MS + 19),
+        C.FENCE,
+    ),
     "a client goes on under the raised epoch, and its abort was perhaps answered after a fence": (
         NEW + aborted(4, SOON_MS, version=2) + of(S.ONGOING, 4, SOON_MS + 19, version=2, start_ms=SOON_MS + 19),
         C.CLIENT_OR_FENCE,
@@ -85,7 +102,10 @@ CASES: dict[str, tuple[Log, EndCause]] = {
     "a client that raises the epoch, or the timeout": (NEW + aborted(4, LATE_MS, version=2), C.CLIENT_OR_TIMEOUT),
     "compaction has left the end alone": (aborted(4, SOON_MS)[1:], C.UNKNOWN),
     "compaction has left a commit alone": (committed(4, SOON_MS)[1:], C.CLIENT),
-    "records are missing, and more than a client raises the epoch": (NEW + aborted(5, SOON_MS, version=2), C.FENCE),
+    "records are missing, and more than a client raises the epoch": (
+        NEW + aborted(5, SOON_MS, version=2),
+        C.FENCE_UNANSWERED,
+    ),
 }
 
 
