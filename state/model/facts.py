@@ -215,7 +215,7 @@ class PartitionNotice(Variant, frozen=True):
     is_decode_failure: bool = False
 
 
-class Standing(NamedTuple):
+class StandsAt(NamedTuple):
     """A last stable offset below the end of its partition that has not moved since a look before.
 
     Attributes:
@@ -390,7 +390,7 @@ class Barrier(Variant, frozen=True):
     clock_set_by_ms: DurationMs = NO_TIME
     begun: frozenset[TopicPartition] = frozenset()
     first_readings: frozenset[TopicPartition] = frozenset()
-    standing: Mapping[TopicPartition, Standing] = field(default_factory=dict)
+    standing: Mapping[TopicPartition, StandsAt] = field(default_factory=dict)
 
 
 Fact = (

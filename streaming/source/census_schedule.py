@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed, Standing
+from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed, StandsAt
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
 from txnwatch.state.model.values import Offset, Problem, TimestampMs, TopicPartition, is_data
 from txnwatch.streaming.admin.transaction_requests import describe_producers
@@ -47,7 +47,7 @@ class Asked:
     below: Offset | None = None
     is_first: bool = False
     is_behind: bool = False
-    standing: Standing | None = None
+    standing: StandsAt | None = None
 
     @property
     def is_scanned(self) -> bool:
@@ -230,7 +230,7 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
     yield CensusTaken(taken, failed | census.missing, census.is_round, scanned)
 
 
-def _stands_at(standing: Standing | None, low: ListedOffset, stable: ListedOffset) -> Offset | None:
+def _stands_at(standing: StandsAt | None, low: ListedOffset, stable: ListedOffset) -> Offset | None:
     """The last stable offset, if it has stood since before T; both listings around the census are of one leader."""
     if standing is None or (low.leader_epoch, stable.offset) != (standing.epoch, standing.offset):
         return None

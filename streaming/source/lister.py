@@ -18,7 +18,7 @@ from typing import Protocol
 
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import BrokerError, CheckpointError
-from txnwatch.state.model.facts import Standing
+from txnwatch.state.model.facts import StandsAt
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
@@ -179,7 +179,7 @@ class Lister:
 
     def _standing(
         self, previous: SourceOffset, answers: Mapping[TopicPartition, ListedPartition]
-    ) -> dict[TopicPartition, Standing]:
+    ) -> dict[TopicPartition, StandsAt]:
         """Where the last stable offset stands, of the partitions that are not read to their ends.
 
         It is listed before T. So what begins there, and what a census shows to begin there, was open then.

@@ -15,7 +15,7 @@ from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.clocks import Clock, ClockBase, Leader
 from txnwatch.state.model.errors import CheckpointError
-from txnwatch.state.model.facts import Barrier, LastBatch, Standing
+from txnwatch.state.model.facts import Barrier, LastBatch, StandsAt
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     LONG_AGO,
@@ -114,7 +114,7 @@ class SourceOffset:
     coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
     clock_base: ClockBase | None = None
     clock_set_by_ms: DurationMs = NO_TIME
-    standing: dict[TopicPartition, Standing] = field(default_factory=dict)
+    standing: dict[TopicPartition, StandsAt] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The offset for Spark: primitives only, keys sorted."""
@@ -177,7 +177,7 @@ class SourceOffset:
             CoordinatorAccess(raw["coordinator_view"]),
             ClockBase(*base) if base else None,
             set_by_ms,
-            {TopicPartition.parse(text): Standing(*one) for text, one in raw.get("standing", {}).items()},
+            {TopicPartition.parse(text): StandsAt(*one) for text, one in raw.get("standing", {}).items()},
         )
 
     @classmethod

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.clocks import ClockBase, set_by_ms
-from txnwatch.state.model.facts import Standing
+from txnwatch.state.model.facts import StandsAt
 from txnwatch.state.model.findings import (
     CensusReason,
     CensusRequest,
@@ -84,7 +84,7 @@ class Listing:
     scan_interval_ms: DurationMs | None = None
     coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
     clock_base: ClockBase | None = None
-    standing: Mapping[TopicPartition, Standing] = field(default_factory=dict)
+    standing: Mapping[TopicPartition, StandsAt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ Law: a marker raises the end of a log. So where the end has not moved, the last 
 requested. A partition in which nothing is written costs one answer a look.
 
 Law: under one leader epoch a last stable offset does not go back, and no two transactions begin at one offset. So what
-a census has shown to begin there is open for as long as the offset stands (`Standing`, state/detection/proof.py).
+a census has shown to begin there is open for as long as the offset stands (`StandsAt`, state/detection/proof.py).
 
 Apart: the lister asks the leaders, and this is pure.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from txnwatch.state.model.facts import Standing
+from txnwatch.state.model.facts import StandsAt
 from txnwatch.state.model.pauses import doubled
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import BarrierNumber, LeaderEpoch, Offset, Problem, TopicPartition
@@ -79,7 +79,7 @@ class StandingLooks:
         stable: Mapping[TopicPartition, ListedOffset | Problem],
         watched: Mapping[TopicPartition, str],
         barrier: BarrierNumber,
-    ) -> dict[TopicPartition, Standing]:
+    ) -> dict[TopicPartition, StandsAt]:
         """Takes the look of a barrier; returns where it stands.
 
         Args:
@@ -99,7 +99,7 @@ class StandingLooks:
             now = StandingLook(watched[at], end.offset, end.leader_epoch, stands_at, barrier)
             if before is not None and before.is_below_end and before.place == now.place:
                 now = self._standing(at, before, now, barrier)
-                standing[at] = Standing(now.stable, now.epoch, now.since)
+                standing[at] = StandsAt(now.stable, now.epoch, now.since)
             elif before is not None and before.times:
                 self.due.add(at)
             self._looks[at] = now

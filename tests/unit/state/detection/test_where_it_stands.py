@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.facts import ORDERS, BucketRun, census, transaction
-from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, Standing
+from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, StandsAt
 from txnwatch.state.model.findings import CensusRequest, Finding, SpanCandidate
 from txnwatch.state.model.transaction import TransactionState as S
 
@@ -15,7 +15,7 @@ AT = 30
 
 
 def stands(since: int, offset: int = AT) -> dict[str, Any]:
-    return {"standing": {ORDERS: Standing(offset, 0, since)}}
+    return {"standing": {ORDERS: StandsAt(offset, 0, since)}}
 
 
 def shown(*, stood: bool = True) -> list[Fact]:

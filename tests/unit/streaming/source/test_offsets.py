@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.clocks import Clock, ClockBase, Leader
 from txnwatch.state.model.errors import CheckpointError
-from txnwatch.state.model.facts import Barrier, Standing
+from txnwatch.state.model.facts import Barrier, StandsAt
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, TopicPartition
 from txnwatch.streaming.source.datasource import TransactionsDataSource
 from txnwatch.streaming.source.lister import check_access
@@ -62,7 +62,7 @@ def offsets(draw: st.DrawFn) -> SourceOffset:
         draw(st.dictionaries(partitions, topic_ids, max_size=3)),
         clock_base=draw(st.builds(ClockBase, st.text(max_size=9), st.integers())),
         clock_set_by_ms=draw(st.integers()),
-        standing=draw(st.dictionaries(partitions, st.builds(Standing, whole_numbers, whole_numbers, whole_numbers))),
+        standing=draw(st.dictionaries(partitions, st.builds(StandsAt, whole_numbers, whole_numbers, whole_numbers))),
     )
 
 

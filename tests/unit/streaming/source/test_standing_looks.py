@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.facts import ORDERS, PAYMENTS
-from txnwatch.state.model.facts import Standing
+from txnwatch.state.model.facts import StandsAt
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import BarrierNumber, LeaderEpoch, Offset, Problem, TopicPartition
 from txnwatch.streaming.source.standing_looks import StandingLooks
@@ -23,7 +23,7 @@ class Leaders:
     def __init__(self) -> None:
         self.looks, self.barrier = StandingLooks(), 0
         self.requested: list[TopicPartition] = []
-        self.standing: dict[TopicPartition, Standing] = {}
+        self.standing: dict[TopicPartition, StandsAt] = {}
 
     def look(self, *at: LookAt, epoch: int = 0, topic_id: str = "id") -> set[TopicPartition]:
         """One look at ORDERS, and at PAYMENTS if there are two values."""
@@ -93,7 +93,7 @@ def test_the_same_offset_of_another_log_stands_since_then(changes: dict[str, Any
     leaders = Leaders()
     leaders.look((5, 3))
     leaders.look((5, 3))
-    assert leaders.standing == {ORDERS: Standing(Offset(3), LeaderEpoch(0), BarrierNumber(1))}
+    assert leaders.standing == {ORDERS: StandsAt(Offset(3), LeaderEpoch(0), BarrierNumber(1))}
     leaders.look((6, 3), **changes)
     assert leaders.standing == {}
     leaders.look((6, 3), **changes)
