@@ -185,6 +185,7 @@ class Watch:
             warning = scan_interval_warning(cluster)
             left = left_by_abort(cluster) if self.settings.auto_abort != OFF else None
         self.cluster_id, self.topics = found.cluster_id, found.topics
+        self.coverage.has_census_topics = found.has_census_topics
         if warning is not None and self.settings.coordinator_scan_interval_ms is None:
             self.log.warning(warning)
         if left is not None:

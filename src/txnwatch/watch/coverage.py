@@ -136,6 +136,7 @@ class Undescribed:
 # The coverage.
 
 _NAMED = 3
+_SHOWN = "that the brokers show to this user"
 _NO_LOG = (
     f"there is transactional data, but no broker shows {TRANSACTION_STATE_TOPIC}: nothing is proven; the "
     "topic is deleted, or hidden from this user or by a proxy"
@@ -153,6 +154,7 @@ class Coverage:
         progress: returns the progress of the query; None while it is unknown.
         census_interval_ms: the pause between two rounds of the census; None without a census.
         access: how the coordinators' view is known.
+        has_census_topics: whether a topic was watched by census only when the watch began.
     """
 
     log: Log
@@ -160,6 +162,7 @@ class Coverage:
     progress: Callable[[], Progress | None] = lambda: None
     census_interval_ms: DurationMs | None = None
     access: CoordinatorAccess = CoordinatorAccess.LOG
+    has_census_topics: bool = False
     now_ms: Callable[[], TimestampMs] = wall_clock_ms
     _unproven_now: frozenset[TopicPartition] = frozenset()
     _hidden: frozenset[TopicPartition] = frozenset()
@@ -244,7 +247,11 @@ class Coverage:
         missing = self._unproven_now | self._hidden | self._undescribed.unproven
         data = sorted(partition for partition in missing if not is_log(partition))
         log = sorted(filter(is_log, missing))
+        if not self._is_any_scanned() and not self.has_census_topics:
+            return f"no transaction is being watched: no topic {_SHOWN} matches --topics or --census-topics"
         lacks = [f"nothing is proven on {_partitions(data)}: {some(data, _NAMED)}"] if data else []
+        if not self._is_any_scanned():
+            lacks.append(f"no topic {_SHOWN} matches --topics: all are watched by census only")
         if log:
             lacks.append(
                 f"nothing is proven about the transactional ids in {_partitions(log)} of the coordinators' log that "
@@ -255,6 +262,11 @@ class Coverage:
         if not lacks:
             return "every transaction is being watched"
         return f"transactions are being watched, but {', and '.join(lacks)}"
+
+    def _is_any_scanned(self) -> bool:
+        """Whether the source has a partition of data; true while its progress is not known."""
+        progress = self.progress()
+        return progress is None or not all(map(is_log, progress.ends))
 
 
 def _hidden(emitted: Sequence[Finding]) -> list[TopicPartition]:
