@@ -28,6 +28,7 @@ from txnwatch.push.targets import PushTargets
 from txnwatch.setting_sources import broker_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.redis_client import check_login
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.spark_start import SparkStart
 from txnwatch.state.incidents.automatic_abort import OFF
@@ -38,7 +39,7 @@ from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import CoordinatorAccess, Offset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.state.text import redacted
+from txnwatch.state.text import redacted, shown_place
 from txnwatch.streaming.admin.kafka_settings import scan_interval_warning
 from txnwatch.streaming.checks.preflight import (
     ChosenView,
@@ -176,6 +177,8 @@ class Watch:
         """
         check_checkpoint_place(self.checkpoint, self._master, is_shared=self.settings.checkpoint_is_shared)
         librdkafka_config(self.options)  # a keystore or a mechanism that it cannot use is an error now
+        if (url := self.settings.redis_url) is not None:
+            check_login(url, f"Redis {shown_place(url)}")
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
             found = check_cluster(cluster, self.options, self.settings.coordinator_view, self.log)

@@ -194,7 +194,7 @@ class SinkSet:
         open_list = OpenList(redis.show_open)
 
         def beat(heartbeat: Heartbeat) -> None:
-            mirror.offer("heartbeat", functools.partial(redis.beat, heartbeat))
+            mirror.beat(functools.partial(redis.beat, heartbeat))
 
         def show_open(emitted: list[Finding]) -> None:
             if not self.ledger.speaks:
