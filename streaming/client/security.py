@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError, WireError
+from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError, WireError, install_command
 from txnwatch.state.text import shown_url
 from txnwatch.streaming.client.notations import jaas_options
 from txnwatch.streaming.client.tls import Tls, tls_of
@@ -349,7 +349,7 @@ def _library() -> Any:
     except (ImportError, OSError) as exc:
         found = "the package gssapi is missing" if isinstance(exc, ModuleNotFoundError) else str(exc)
         raise ConfigError(
-            f"sasl.mechanism GSSAPI needs `pip install 'txnwatch[kerberos]'` and the libraries of MIT Kerberos: {found}"
+            f"sasl.mechanism GSSAPI needs `{install_command('kerberos')}` and the libraries of MIT Kerberos: {found}"
         ) from exc
     return gssapi
 

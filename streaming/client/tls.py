@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_key
 
-from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.state.model.errors import BrokerError, ConfigError, install_command
 
 # PEM text: its blocks, as Kafka reads them, and private keys as OpenSSL's readers take them.
 #
@@ -176,7 +176,7 @@ def _jks(data: bytes, password: str | None) -> Any:
     try:
         import jks  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as exc:
-        raise UnusableStoreError("a JKS store and no reader for it: pip install 'txnwatch[jks]'") from exc
+        raise UnusableStoreError(f"a JKS store and no reader for it: {install_command('jks')}") from exc
     try:
         return jks.KeyStore.loads(data, password, try_decrypt_keys=password is not None)
     except jks.KeystoreSignatureException as exc:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import txnwatch
-from txnwatch.state.model.errors import ConfigError, SparkError, TxnwatchError
+from txnwatch.state.model.errors import ConfigError, SparkError, TxnwatchError, install_command
 from txnwatch.state.text import is_secret_name
 from txnwatch.streaming.job.spark_conf import (
     JAVA_OPTIONS,
@@ -510,4 +510,4 @@ def check_packages(command: str) -> None:
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         found = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
-        raise ConfigError(f"{command} needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)")
+        raise ConfigError(f"{command} needs Spark, and {found}: {install_command('spark')} (docs/install.md)")

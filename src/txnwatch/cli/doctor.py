@@ -46,7 +46,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CommandAnswer, duration
 from txnwatch.config import EVENTS_TOPIC, RunSettings
-from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
+from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError, install_command
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
@@ -441,7 +441,7 @@ def _here(parsed: argparse.Namespace) -> Iterator[CheckRow]:
     try:
         yield CheckRow("machine", "pyspark", Health.OK, version("pyspark"), "run", None)
     except PackageNotFoundError:
-        yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", "pip install 'txnwatch[spark]'")
+        yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", install_command("spark"))
     if parsed.redis_url is not None:
         yield check_redis(parsed.redis_url)
     yield from push_rows(parsed.push_file, local_directory(parsed.checkpoint))
