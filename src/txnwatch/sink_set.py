@@ -35,6 +35,7 @@ from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.checks.preflight import check_events_rights
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.security import own_principal
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.streaming.log.coordinator_log import FormerOwnersReader
 from txnwatch.streaming.source.options import SourceOptions
@@ -235,6 +236,7 @@ class SinkSet:
             instance=self.instance,
             now_ms=wall_clock_ms,
             log=self.log,
+            principal=own_principal(self.options.security),
         )
 
     def on_batch(self, emitted: list[Finding]) -> None:

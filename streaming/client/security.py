@@ -489,6 +489,23 @@ def security_of(properties: Mapping[str, str]) -> Security:
     )
 
 
+def own_principal(security: Security) -> str | None:
+    """The principal of a connection by the client's own settings; None if these do not have it.
+
+    The brokers may map it to another name. No answer of Kafka says which one they see.
+
+    Raises:
+        ConfigError, BrokerError: the keystore cannot be used.
+    """
+    match security.login:
+        case PasswordLogin(user=user) | KerberosLogin(user=user, principal=str()):
+            return f"User:{user}"
+        case None:
+            subject = security.tls.subject() if security.uses_tls else None
+            return f"User:{subject}" if subject is not None else "User:ANONYMOUS"
+    return None  # of a token or a ticket, which only the issuer and the brokers read
+
+
 def principal_of(security: Security) -> str:
     """The principal that the brokers see, as far as the client's settings show it."""
     if security.login is not None:

@@ -421,6 +421,15 @@ class Tls:
         """
         return self._retried(self._content)
 
+    def subject(self) -> str | None:
+        """The subject of the client certificate, as Java writes it; None without one.
+
+        Raises:
+            ConfigError, BrokerError: as `context`.
+        """
+        chain = self.content().chain
+        return x509.load_pem_x509_certificates(chain.encode())[0].subject.rfc4514_string() if chain else None
+
     def _content(self) -> Content:
         trusted = self.trust.trusted() if self.trust is not None else None
         chain, key = self.keys.chain_and_key() if self.keys is not None else (None, None)
