@@ -30,7 +30,7 @@ from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.sinks.delivery.redis_client import check_login
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.spark_start import SparkStart
+from txnwatch.spark_start import NextStart, SparkStart
 from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import BucketCount, Finding
@@ -108,6 +108,7 @@ class Watch:
     _query: StreamingQuery | None = field(default=None, init=False)
     _cores: int | None = field(default=None, init=False)
     _lease: CheckpointLease | None = field(default=None, init=False)
+    _next_start: NextStart | None = field(default=None, init=False)
     _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     def __post_init__(self) -> None:
@@ -132,7 +133,12 @@ class Watch:
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
         self.page = PageStore(self.instance, is_of_ledger=True, topics_digest=self.options.topics_digest)
-        self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
+        self.coverage = Coverage(
+            self.log,
+            progress=self._progress,
+            census_interval_ms=self.settings.census_interval_ms,
+            watched=lambda: self.sinks.counted if self.sinks is not None else None,
+        )
         self._throttling = Throttling(self.log)
         self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)
         self._finding_lines = FindingLines(self.log, self.counts)
@@ -188,7 +194,6 @@ class Watch:
             warning = scan_interval_warning(cluster)
             left = left_by_abort(cluster) if self.settings.auto_abort != OFF else None
         self.cluster_id, self.topics = found.cluster_id, found.topics
-        self.coverage.has_census_topics = found.has_census_topics
         if warning is not None and self.settings.coordinator_scan_interval_ms is None:
             self.log.warning(warning)
         if left is not None:
@@ -258,9 +263,16 @@ class Watch:
             self.metrics.query_starts(ledger)
             return ledger
 
-    def may_start_faster(self) -> bool:
-        """Whether an archive of classes would help here, and there is none (`txnwatch prepare`)."""
-        return is_local(self._master) and can_prepare()
+    def begin_archive(self) -> None:
+        """Begins the archive of classes for the next start, once, if one would help here and there is none."""
+        if self._next_start is None and is_local(self._master) and can_prepare():
+            self._next_start = NextStart(self.log)
+            self._next_start.begin()
+
+    def end_archive(self) -> None:
+        """Ends the process that makes the archive."""
+        if self._next_start is not None:
+            self._next_start.end()
 
     def start_spark(self, begun: SparkStart) -> SparkSession:
         """Makes the Spark session in the JVM that has begun: its output goes to `spark_log`.

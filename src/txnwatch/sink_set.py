@@ -257,6 +257,11 @@ class SinkSet:
         """The numbers of partitions that are scanned and that only a census watches; asked for once a minute."""
         return self._heartbeats.watched(now_ms) if self._heartbeats is not None else (0, 0)
 
+    @property
+    def counted(self) -> tuple[int, int] | None:
+        """The same numbers as last counted, None before that; it asks no broker, so any thread may call it."""
+        return self._heartbeats.counted if self._heartbeats is not None else None
+
     def close(self) -> Counter[str]:
         """Closes everything, with one last attempt to deliver the waiting events; returns what was counted.
 

@@ -329,13 +329,11 @@ class CheckedCluster:
     Attributes:
         topics: the topics that are scanned now.
         view: how the coordinators' view is known.
-        has_census_topics: whether a topic is watched by census only.
     """
 
     cluster_id: str
     topics: Sequence[TopicInfo]
     view: ChosenView
-    has_census_topics: bool
 
 
 def check_cluster(cluster: Cluster, options: SourceOptions, wanted_view: str, log: Log) -> CheckedCluster:
@@ -354,10 +352,10 @@ def check_cluster(cluster: Cluster, options: SourceOptions, wanted_view: str, lo
     unread = refused_read(cluster, watched)
     if unread:
         log.warning(f"{some(unread, _NAMED)}: {_NOTHING_PROVEN}")
-    counted = [topic.name for topic in metadata.topics.values() if options.counts(topic)]
     if not watched:
+        counted = [topic.name for topic in metadata.topics.values() if options.counts(topic)]
         log.warning(_nothing_scanned(options, counted, sorted(metadata.topics)))
-    return CheckedCluster(metadata.cluster_id, watched, view, bool(counted))
+    return CheckedCluster(metadata.cluster_id, watched, view)
 
 
 def _nothing_scanned(options: SourceOptions, counted: Collection[str], shown: Sequence[str]) -> str:

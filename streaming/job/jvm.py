@@ -353,6 +353,12 @@ def place_of(real: Path) -> Path:
     return Path(sys.prefix) / _PLACE / f"{_PREFIX}{digest.hexdigest()[:16]}"
 
 
+def existing_place() -> Path:
+    """The directory in which the archive, or the directories that lead to it, will be made."""
+    place = Path(sys.prefix) / _PLACE
+    return next(path for path in (place, *place.parents) if path.is_dir())
+
+
 def _files_of_the_jvm() -> list[Path]:
     """The library of the JVM, which an update of Java replaces; nothing if there is no Java, as no start works then."""
     try:

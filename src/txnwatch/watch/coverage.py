@@ -154,7 +154,7 @@ class Coverage:
         progress: returns the progress of the query; None while it is unknown.
         census_interval_ms: the pause between two rounds of the census; None without a census.
         access: how the coordinators' view is known.
-        has_census_topics: whether a topic was watched by census only when the watch began.
+        watched: returns the numbers of partitions that are scanned and that only a census watches; None if unknown.
     """
 
     log: Log
@@ -162,7 +162,7 @@ class Coverage:
     progress: Callable[[], Progress | None] = lambda: None
     census_interval_ms: DurationMs | None = None
     access: CoordinatorAccess = CoordinatorAccess.LOG
-    has_census_topics: bool = False
+    watched: Callable[[], tuple[int, int] | None] = lambda: None
     now_ms: Callable[[], TimestampMs] = wall_clock_ms
     _unproven_now: frozenset[TopicPartition] = frozenset()
     _hidden: frozenset[TopicPartition] = frozenset()
@@ -247,10 +247,11 @@ class Coverage:
         missing = self._unproven_now | self._hidden | self._undescribed.unproven
         data = sorted(partition for partition in missing if not is_log(partition))
         log = sorted(filter(is_log, missing))
-        if not self._is_any_scanned() and not self.has_census_topics:
+        watched = self.watched()
+        if watched == (0, 0):
             return f"no transaction is being watched: no topic {_SHOWN} matches --topics or --census-topics"
         lacks = [f"nothing is proven on {_partitions(data)}: {some(data, _NAMED)}"] if data else []
-        if not self._is_any_scanned():
+        if watched is not None and not watched[0]:
             lacks.append(f"no topic {_SHOWN} matches --topics: all are watched by census only")
         if log:
             lacks.append(
@@ -262,11 +263,6 @@ class Coverage:
         if not lacks:
             return "every transaction is being watched"
         return f"transactions are being watched, but {', and '.join(lacks)}"
-
-    def _is_any_scanned(self) -> bool:
-        """Whether the source has a partition of data; true while its progress is not known."""
-        progress = self.progress()
-        return progress is None or not all(map(is_log, progress.ends))
 
 
 def _hidden(emitted: Sequence[Finding]) -> list[TopicPartition]:
