@@ -205,7 +205,9 @@ def test_the_alert_of_a_watcher_that_is_away_is_one_for_each() -> None:
     assert "$labels.instance" in absent["annotations"]["summary"]
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="there is no promtool: scripts/alertmanager.sh installs it"
+)
 def test_promtool_agrees() -> None:
     for command, file in (("check", "rules.yaml"), ("test", "rules_test.yaml")):
         done = subprocess.run(
