@@ -100,13 +100,15 @@ ci: lint types test ## all that CI runs
 
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE ?= txnwatch
+PYTHON ?= python3
 
-wheels: dev-venv ## both wheels, their checksums and the notes of the release, in dist (TAG=v1.2.3: the tag must fit)
-	@rm -rf build src/txnwatch_demo/build dist && mkdir dist
-	@$(BIN)/python scripts/release_notes.py $(if $(TAG),--tag $(TAG)) > dist/notes.md
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./src/txnwatch_demo
-	@rm -rf build src/txnwatch_demo/build
-	@cd dist && sha256sum *.whl > SHA256SUMS && ls
+# Without the virtual environment: a release needs only Python and git.
+wheels: ## wheels, source distributions, checksums, bill of materials and notes of a release, in dist (TAG=v1.2.3: it must fit)
+	@rm -rf dist && mkdir dist
+	@$(PYTHON) scripts/release_notes.py $(if $(TAG),--tag $(TAG)) > dist/notes.md
+	@$(PYTHON) scripts/dists.py dist > /dev/null
+	@$(PYTHON) scripts/sbom.py > dist/txnwatch-$(VERSION).cdx.json
+	@cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS && ls
 
 image: ## the image of this version (IMAGE=host/name; needs a Docker daemon)
 	@docker build --file deploy/Dockerfile --tag $(IMAGE):$(VERSION) .

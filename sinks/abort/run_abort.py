@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -39,7 +39,7 @@ from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, Plan, PlanRunner, Say, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import IncidentEvent, latest
+from txnwatch.state.model.incident import IncidentEvent, Initiator, latest
 from txnwatch.state.model.ports import EventsTopicWriter, Lease, LeaseView, Log, TransactionAdmin
 from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.telling.commands import Origin
@@ -67,11 +67,14 @@ class RunningAbort:
     instance: InitVar[str]
     now_ms: Callable[[], TimestampMs]
     log: Log = _LOG
+    principal: InitVar[str | None] = None
     abort: AutoAbort = field(init=False)
     _reads: PlanRunner = field(init=False)
 
-    def __post_init__(self, mode: str, policy: AbortPolicy, cooldown_ms: DurationMs, instance: str) -> None:
-        self.abort = AutoAbort(mode, policy, cooldown_ms, self.ledger.ledger, instance)
+    def __post_init__(
+        self, mode: str, policy: AbortPolicy, cooldown_ms: DurationMs, instance: str, principal: str | None
+    ) -> None:
+        self.abort = AutoAbort(mode, policy, cooldown_ms, self.ledger.ledger, instance, principal)
         ways: dict[type[Wanted[Any]], Way] = {
             **self.ledger.ways(),
             HoldLease: self._held,
@@ -227,11 +230,12 @@ class NoTopic:
 class KafkaOperatorsTopic:
     """The events topic for `txnwatch abort` and `txnwatch fence`.
 
-    Without `log`, because it may not be read, no incident of a watch is found.
+    Without `log`, because it may not be read, no incident of a watch is found. Each published action gets the principal
+    of the connection.
     """
 
-    def __init__(self, topic: EventsTopicWriter, log: Readable | None) -> None:
-        self._topic, self._log = topic, log
+    def __init__(self, topic: EventsTopicWriter, log: Readable | None, principal: str | None = None) -> None:
+        self._topic, self._log, self._principal = topic, log, principal
         self._known: dict[tuple[str, str], IncidentEvent] = {}
         self._first: dict[tuple[str, str], IncidentEvent] = {}
         self._announced: dict[str, IncidentEvent] = {}
@@ -258,7 +262,7 @@ class KafkaOperatorsTopic:
 
     def publish(self, event: IncidentEvent) -> None:
         """See OperatorsTopic. After the announcement, what another writer has published is no problem."""
-        ours = fitting(event)
+        ours = fitting(self._with_principal(event))
         known = self._latest(ours)
         is_behind = known is not None and (not known.is_open or known.sequence >= ours.sequence)
         is_announced = ours.incident_id in self._announced
@@ -270,6 +274,11 @@ class KafkaOperatorsTopic:
         if not is_announced and self._log is not None:
             self._await(ours)
         self._announced.setdefault(ours.incident_id, ours)
+
+    def _with_principal(self, event: IncidentEvent) -> IncidentEvent:
+        if event.action is None or event.action.initiator is not Initiator.OPERATOR:
+            return event
+        return replace(event, action=replace(event.action, principal=self._principal))
 
     def is_ended(self, incident_id: str) -> bool:
         """See OperatorsTopic."""

@@ -29,7 +29,14 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from txnwatch.state.incidents.heartbeat import CONTENT_TYPE, EVENT_TYPE, Heartbeat
 from txnwatch.state.incidents.value_rules import problem_of
-from txnwatch.state.model.errors import BadEventError, ConfigError, RegistryUnavailableError, SinkError, SkipReason
+from txnwatch.state.model.errors import (
+    BadEventError,
+    ConfigError,
+    RegistryUnavailableError,
+    SinkError,
+    SkipReason,
+    install_command,
+)
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import rfc3339
 from txnwatch.state.text import read_json, redacted, shown_url
@@ -362,7 +369,7 @@ class RegistryCodec:
             from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer  # noqa: PLC0415
             from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: PLC0415
         except ImportError as exc:
-            raise ConfigError(f"a schema registry needs `pip install 'txnwatch[registry]'`: {exc}") from exc
+            raise ConfigError(f"a schema registry needs `{install_command('registry')}`: {exc}") from exc
         subject, stamps = {"subject.name.strategy": topic_subject_name_strategy}, self._stamps()
         try:
             client = SchemaRegistryClient(self._config)

@@ -242,6 +242,17 @@ class MirrorOutbox(Outbox):
             except SinkError as exc:
                 self._report(exc, "incidents that ended meanwhile stay open there")
 
+    def beat(self, write: Callable[[], object]) -> None:
+        """Writes a heartbeat. It comes every few seconds, so it shows that a mirror is away before an event does."""
+        try:
+            write()
+        except SinkError as exc:
+            if "delivery" not in self._said.problems and self._said.is_new("heartbeat"):
+                self._log.warning(f"{exc}; what it shows is not up to date until it answers")
+        else:
+            if self._said.is_over("heartbeat"):
+                self._log.info(f"{self.name} answers again")
+
     def _report(self, exc: SinkError, result: str) -> None:
         if self._said.is_new("view", str(exc)):
             self._log.warning(f"{exc}: {result}")
@@ -405,6 +416,10 @@ class BackgroundMirror:
         with self._lock:
             self._offered[key] = action
         self._thread.wake()
+
+    def beat(self, write: Callable[[], object]) -> None:
+        """Writes a heartbeat in the thread, in place of one that was not written yet; a failure is reported once."""
+        self.offer("heartbeat", functools.partial(self._outbox.beat, write))
 
     def has_lost_everything(self) -> bool:
         """The answer to the call before. The first look does not count: the mirror is filled at the start anyway."""

@@ -9,6 +9,8 @@ The query has options of redis-py. Those of the sentinels begin with `sentinel_`
 
 from __future__ import annotations
 
+import contextlib
+import re
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -19,6 +21,7 @@ from redis.connection import SSLConnection, parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text import is_host_name
 
 _TIMEOUT_S: Final = 2.0
@@ -28,6 +31,8 @@ _OF_SENTINEL: Final = "sentinel_"
 # How Redis refuses a command or a key, also in a script. If MULTI is refused, redis-py shows the answer to EXEC.
 _REFUSALS: Final = ("no permissions", "executing the script can't", "exec without multi")
 _NOT_OF_A_SERVER: Final = ("ssl", _OF_SENTINEL)
+# In the error of redis-py: the client of a sentinel as an object, and why it did not answer.
+_OF_A_SENTINEL: Final = re.compile(r"[(,]host=([^,)]*),port=(\d+).*?\)>\)>\)> - (.+?)(?=, <|$)", flags=re.DOTALL)
 
 
 class _Address(NamedTuple):
@@ -86,6 +91,36 @@ def redis_client(url: str, **options: Any) -> Any:  # noqa: ANN401 - redis-py ty
 def is_refusal(exc: redis.RedisError) -> bool:
     """Whether the ACL of the user lacks a right."""
     return any(text in str(exc).lower() for text in _REFUSALS)
+
+
+def check_login(url: str, where: str) -> None:
+    """Logs in once. A Redis that does not answer now may come back, so that is no error; a wrong password stays wrong.
+
+    Raises:
+        ConfigError: Redis, or a sentinel, refuses the user or the password; `where` names Redis in the message.
+    """
+    try:
+        with contextlib.closing(redis_client(url)) as client:
+            client.ping()
+    except redis.RedisError as exc:
+        if _is_login_refused(exc):
+            raise ConfigError(f"redis_url: expected a user and a password that {where} accepts: {said(exc)}") from exc
+
+
+def _is_login_refused(exc: BaseException) -> bool:
+    if isinstance(exc, redis.AuthenticationError) or redis.AuthenticationError.__name__ in str(exc):
+        return True
+    before = exc.__cause__ or exc.__context__
+    return before is not None and _is_login_refused(before)
+
+
+def said(exc: redis.RedisError) -> str:
+    """The text of an error. That of Sentinel has whole client objects in it: only their addresses are kept."""
+    message, has_objects, objects = str(exc).partition(" : <")
+    if not has_objects:
+        return message
+    found = [f"{host}:{port} ({why})" for host, port, why in _OF_A_SENTINEL.findall(objects)]
+    return f"{message}: {', '.join(found)}" if found else message
 
 
 def hint_of(exc: redis.RedisError) -> str:

@@ -23,7 +23,7 @@ import redis
 from redis.commands.core import Script
 
 from txnwatch.sinks.delivery.encoding import Keys, plain, redis_place, to_json
-from txnwatch.sinks.delivery.redis_client import hint_of, redis_client
+from txnwatch.sinks.delivery.redis_client import hint_of, redis_client, said
 from txnwatch.state.incidents.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenTransaction
@@ -189,7 +189,7 @@ class RedisMirror:
 
     def _failed(self, exc: redis.RedisError) -> SinkError:
         """The error of Redis, with the place."""
-        return SinkError(f"{self.name}: {exc}{hint_of(exc)}")
+        return SinkError(f"{self.name}: {said(exc)}{hint_of(exc)}")
 
     def close(self) -> None:
         """Closes the connections."""

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import redis
 
 from txnwatch.sinks.delivery.encoding import Keys, event_of, redis_place, schema
-from txnwatch.sinks.delivery.redis_client import is_refusal, redis_client
+from txnwatch.sinks.delivery.redis_client import is_refusal, redis_client, said
 from txnwatch.sinks.delivery.redis_sink import HEARTBEAT, OUR_KEYS, prefix_of
 from txnwatch.state.incidents.heartbeat import Heartbeat, from_bytes
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
@@ -57,7 +57,7 @@ def read_shown(url: str, keys: Keys | None = None) -> Shown:
     except ValueError as exc:  # its message may have a part of the URL
         raise SinkError(f"{where}: expected {REDIS_URL_RULE}") from exc
     except redis.RedisError as exc:
-        raise SinkError(f"{where}: {exc}") from exc
+        raise SinkError(f"{where}: {said(exc)}") from exc
     try:
         prefixes = sorted(key.removesuffix("filled") for key in client.scan_iter(f"{_BEGIN}*{_END}filled"))
         if not prefixes:
@@ -67,7 +67,7 @@ def read_shown(url: str, keys: Keys | None = None) -> Shown:
         found = [event for prefix in prefixes for event in _open_under(client, prefix, unread)]
         beats = [beat for prefix in prefixes for beat in _heartbeats_under(client, prefix, keys, unread)]
     except redis.RedisError as exc:
-        raise SinkError(f"{where}: {exc}") from exc
+        raise SinkError(f"{where}: {said(exc)}") from exc
     finally:
         client.close()
     clusters = [prefix.removeprefix(_BEGIN).removesuffix(_END) for prefix in prefixes]

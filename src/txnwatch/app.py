@@ -28,8 +28,9 @@ from txnwatch.push.targets import PushTargets
 from txnwatch.setting_sources import broker_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.redis_client import check_login
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.spark_start import SparkStart
+from txnwatch.spark_start import NextStart, SparkStart
 from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import BucketCount, Finding
@@ -38,7 +39,7 @@ from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import CoordinatorAccess, Offset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.state.text import redacted
+from txnwatch.state.text import redacted, shown_place
 from txnwatch.streaming.admin.kafka_settings import scan_interval_warning
 from txnwatch.streaming.checks.preflight import (
     ChosenView,
@@ -107,6 +108,7 @@ class Watch:
     _query: StreamingQuery | None = field(default=None, init=False)
     _cores: int | None = field(default=None, init=False)
     _lease: CheckpointLease | None = field(default=None, init=False)
+    _next_start: NextStart | None = field(default=None, init=False)
     _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     def __post_init__(self) -> None:
@@ -131,7 +133,12 @@ class Watch:
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
         self.page = PageStore(self.instance, is_of_ledger=True, topics_digest=self.options.topics_digest)
-        self.coverage = Coverage(self.log, progress=self._progress, awaits_census=True)
+        self.coverage = Coverage(
+            self.log,
+            progress=self._progress,
+            awaits_census=True,
+            watched=lambda: self.sinks.counted if self.sinks is not None else None,
+        )
         self._throttling = Throttling(self.log)
         self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)
         self._finding_lines = FindingLines(self.log, self.counts)
@@ -176,6 +183,8 @@ class Watch:
         """
         check_checkpoint_place(self.checkpoint, self._master, is_shared=self.settings.checkpoint_is_shared)
         librdkafka_config(self.options)  # a keystore or a mechanism that it cannot use is an error now
+        if (url := self.settings.redis_url) is not None:
+            check_login(url, f"Redis {shown_place(url)}")
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
             found = check_cluster(cluster, self.options, self.settings.coordinator_view, self.log)
@@ -255,9 +264,16 @@ class Watch:
             self.metrics.query_starts(ledger)
             return ledger
 
-    def may_start_faster(self) -> bool:
-        """Whether an archive of classes would help here, and there is none (`txnwatch prepare`)."""
-        return is_local(self._master) and can_prepare()
+    def begin_archive(self) -> None:
+        """Begins the archive of classes for the next start, once, if one would help here and there is none."""
+        if self._next_start is None and is_local(self._master) and can_prepare():
+            self._next_start = NextStart(self.log)
+            self._next_start.begin()
+
+    def end_archive(self) -> None:
+        """Ends the process that makes the archive."""
+        if self._next_start is not None:
+            self._next_start.end()
 
     def start_spark(self, begun: SparkStart) -> SparkSession:
         """Makes the Spark session in the JVM that has begun: its output goes to `spark_log`.

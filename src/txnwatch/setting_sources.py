@@ -22,6 +22,7 @@ from txnwatch.config import RunSettings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text import is_secret_name, redacted, shown_url
 from txnwatch.streaming.client.notations import jaas_options
+from txnwatch.streaming.client.property_names import check_names
 from txnwatch.streaming.job.spark_conf import conf_of
 
 # Values of settings that are kept elsewhere, in the form of Kafka's config providers.
@@ -363,7 +364,7 @@ def client_properties(path: Path | None) -> dict[str, str]:
     """The Java client properties of `--command-config`, with the values of references; empty without a file.
 
     Raises:
-        ConfigError: the file, or something that a value refers to, cannot be read.
+        ConfigError: the file, or something that a value refers to, cannot be read; or a name is misspelt.
     """
     if path is None:
         return {}
@@ -372,6 +373,7 @@ def client_properties(path: Path | None) -> dict[str, str]:
         properties = read_properties(path, where)
     except OSError as exc:
         raise ConfigError(f"{where}: expected a Java properties file, found: {exc}") from exc
+    check_names(properties, where)
     return {name: _value_of_line(name, value, f"{where}: {name}") for name, value in properties.items()}
 
 

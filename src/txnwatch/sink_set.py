@@ -35,6 +35,7 @@ from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.checks.preflight import check_events_rights
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.security import own_principal
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.streaming.log.coordinator_log import FormerOwnersReader
 from txnwatch.streaming.source.options import SourceOptions
@@ -194,7 +195,7 @@ class SinkSet:
         open_list = OpenList(redis.show_open)
 
         def beat(heartbeat: Heartbeat) -> None:
-            mirror.offer("heartbeat", functools.partial(redis.beat, heartbeat))
+            mirror.beat(functools.partial(redis.beat, heartbeat))
 
         def show_open(emitted: list[Finding]) -> None:
             if not self.ledger.speaks:
@@ -235,6 +236,7 @@ class SinkSet:
             instance=self.instance,
             now_ms=wall_clock_ms,
             log=self.log,
+            principal=own_principal(self.options.security),
         )
 
     def on_batch(self, emitted: list[Finding]) -> None:
@@ -254,6 +256,11 @@ class SinkSet:
     def watched(self, now_ms: TimestampMs) -> tuple[int, int]:
         """The numbers of partitions that are scanned and that only a census watches; asked for once a minute."""
         return self._heartbeats.watched(now_ms) if self._heartbeats is not None else (0, 0)
+
+    @property
+    def counted(self) -> tuple[int, int] | None:
+        """The same numbers as last counted, None before that; it asks no broker, so any thread may call it."""
+        return self._heartbeats.counted if self._heartbeats is not None else None
 
     def close(self) -> Counter[str]:
         """Closes everything, with one last attempt to deliver the waiting events; returns what was counted.

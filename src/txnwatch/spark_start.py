@@ -9,17 +9,26 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, hidden_from_children
 from txnwatch.state.model.errors import ConfigError, SparkError
-from txnwatch.streaming.job.jvm import StartingJvm, installed_spark, new_archive, options_that_make, prepared_for
+from txnwatch.state.model.ports import Log
+from txnwatch.streaming.job.jvm import (
+    StartingJvm,
+    existing_place,
+    installed_spark,
+    new_archive,
+    options_that_make,
+    prepared_for,
+)
 from txnwatch.streaming.job.spark_conf import JAVA_OPTIONS, SessionSettings
 
 if TYPE_CHECKING:
@@ -213,6 +222,94 @@ def prepared(spark_log: Path, scratch: Path) -> Path:
     if not is_written or found is None or found.archive is None:
         raise SparkError(f"expected that the JVM writes an archive of its classes at its end; details: {spark_log}")
     return found.archive
+
+
+# The archive for the next start, made beside a watch.
+#
+# Law: the watch comes first. The archive is made once the watch is ready, by a process with the lowest priority, and
+# only with a processor and memory to spare. A stop of the watch ends that process; no error of it ends the watch.
+
+_MAKES: Final = (sys.executable, "-m", "txnwatch", "prepare")
+_LOWEST: Final = ("nice", "-n", "19")
+_SPARE_BYTES: Final = 2 << 30
+MEMORY: Final = Path("/proc/meminfo")
+GROUP: Final = Path("/sys/fs/cgroup")
+_GAIN: Final = "a start with an archive of the JVM's classes takes a quarter less time"
+
+
+class NextStart:
+    """Makes the archive of classes while a watch runs; says why not if it may not."""
+
+    def __init__(self, log: Log, command: Sequence[str] = _MAKES) -> None:
+        self._log, self._command = log, command
+        self._process: subprocess.Popen[str] | None = None
+
+    def begin(self) -> None:
+        """Begins it, or says why it may not; returns at once."""
+        why = why_no_archive()
+        if why is not None:
+            self._log.info(f"{_GAIN}; none is made now: {why}; `txnwatch prepare` makes it (docs/install.md)")
+            return
+        self._log.info(f"{_GAIN}: it is made now in the background, for the next start")
+        with hidden_from_children(ENVIRONMENT_PREFIX):
+            environ = dict(os.environ)
+        nice = _LOWEST if shutil.which(_LOWEST[0]) is not None else ()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - this program
+                [*nice, *self._command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=environ,
+                start_new_session=True,
+            )
+        except OSError as exc:
+            self._log.info(f"no archive of classes is made: {exc}")
+            return
+        threading.Thread(target=self._report, args=(self._process,), name="archive of classes", daemon=True).start()
+
+    def end(self) -> None:
+        """Ends the process; its JVM ends with it."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def _report(self, process: subprocess.Popen[str]) -> None:
+        _, errors = process.communicate()
+        if process is not self._process:
+            return  # a stop has ended it
+        if process.returncode == 0:
+            self._log.info("the archive of classes is made: the next start takes less time")
+        else:
+            why = errors.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
+            self._log.info(f"no archive of classes was made: {why[0]}")
+
+
+def why_no_archive() -> str | None:
+    """Why a watch must not make the archive on this machine now; None if it may."""
+    place = existing_place()
+    if not os.access(place, os.W_OK | os.X_OK):
+        return f"this user may not write {place}"
+    if len(os.sched_getaffinity(0)) < 2:  # one is for the watch
+        return "there is one processor only"
+    spare = _spare_bytes()
+    if spare is not None and spare < _SPARE_BYTES:
+        return f"{spare >> 20} MB of memory are free, and it needs {_SPARE_BYTES >> 20} MB"
+    return None
+
+
+def _spare_bytes() -> int | None:
+    """The memory that is free on this machine, and in the control group of a container; None if neither is known."""
+    found: list[int] = []
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        line = next(line for line in MEMORY.read_text().splitlines() if line.startswith("MemAvailable:"))
+        found.append(int(line.split()[1]) << 10)
+    with contextlib.suppress(OSError, ValueError):
+        found.append(int((GROUP / "memory.max").read_text()) - int((GROUP / "memory.current").read_text()))
+    return min(found, default=None)
 
 
 # Runs the interpreter of Spark's Python workers once before Spark starts.

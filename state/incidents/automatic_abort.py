@@ -65,6 +65,7 @@ class AutoAbort:
     Attributes:
         mode: off, dry-run or on.
         instance: this instance's name in events; the same after a restart.
+        principal: that of its connections, for events; None if it is not known.
         counts: decisions, for the metrics.
     """
 
@@ -73,6 +74,7 @@ class AutoAbort:
     cooldown_ms: DurationMs
     ledger: Ledger
     instance: str
+    principal: str | None = None
     counts: Counter[str] = field(default_factory=Counter)
     _published: dict[str, set[str]] = field(default_factory=dict)
     _tries: Tries = field(default_factory=dict)
@@ -216,12 +218,16 @@ class AutoAbort:
             return False
         return (yield from self._act(incident, found, decision, read_ms))
 
+    def _ours(self, decided: Action) -> Action:
+        """With the principal of this instance; a result that replaces it keeps it."""
+        return replace(decided, principal=self.principal)
+
     def _act(
         self, incident: IncidentEvent, found: SpanConfirmation, spec: AbortSpec, read_ms: TimestampMs
     ) -> Plan[bool]:
         assert found.reading is not None
         now_ms, stable = (yield from ask(Now())), found.reading.last_stable_offset
-        begun = action(Decision.ABORT, self.instance, now_ms, spec=spec, stable_before=stable)
+        begun = self._ours(action(Decision.ABORT, self.instance, now_ms, spec=spec, stable_before=stable))
         protocol = MarkerProtocol(
             self.ledger.publish_next,
             obstacle=lambda: _obstacle(read_ms),
@@ -258,7 +264,7 @@ class AutoAbort:
         if f"{decision} {refusal}" in published:
             return
         now_ms = yield from ask(Now())
-        decided = action(decision, self.instance, now_ms, refusal=refusal, detail=detail, spec=spec)
+        decided = self._ours(action(decision, self.instance, now_ms, refusal=refusal, detail=detail, spec=spec))
         event = updated(replace(incident, action=decided), now_ms)
         yield from self.ledger.publish_next(event)
         if self.ledger.book.acted.get(incident.incident_id) != decided:

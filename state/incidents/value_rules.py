@@ -119,6 +119,7 @@ EVIDENCE: Final[dict[str, Check]] = {
 ACTION: Final[dict[str, Check]] = {
     "detail": _TEXT,
     "by": _TEXT,
+    "principal": _TEXT,
     "marker_producer_epoch": _EPOCH,
     "marker_coordinator_epoch": _INT32,
     "last_stable_offset_before": _INT64,

@@ -7,6 +7,8 @@ prints it as one line. An exception that is not a `TxnwatchError` is a bug and k
 from __future__ import annotations
 
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 
 class TxnwatchError(Exception):
@@ -122,3 +124,24 @@ class BadEventError(SinkError):
 
 class RegistryUnavailableError(SinkError):
     """The schema registry does not answer now, so nothing is known about the event."""
+
+
+# What to install for a part of txnwatch that needs a further package: the extras of pyproject.toml.
+#
+# txnwatch is on no package index. So a message names the packages, not `txnwatch[jks]`: that is found only in an
+# environment that has txnwatch already, and a stranger who takes the name on an index could serve it.
+
+EXTRAS: Final = MappingProxyType(
+    {
+        "aws": ("aws-msk-iam-sasl-signer-python>=1.0.2,<2",),
+        "jks": ("purejks>=1,<2",),
+        "kerberos": ("gssapi>=1.8,<2",),
+        "registry": ("confluent-kafka[schemaregistry]>=2.16,<3",),
+        "spark": ("pyspark>=4.3.0,<4.4", "pandas>=2.2,<3", "pyarrow>=18,<27", "protobuf>=5,<8"),
+    }
+)
+
+
+def install_command(extra: str) -> str:
+    """The command that installs the packages of an extra."""
+    return "pip install " + " ".join(f"'{package}'" for package in EXTRAS[extra])

@@ -213,13 +213,17 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """The decision of txnwatch about an incident, and its result; `result` is None until it is known."""
+    """The decision of txnwatch about an incident, and its result; `result` is None until it is known.
+
+    `principal` is the login of the requests as the client's own settings have it; no answer of Kafka confirms it.
+    """
 
     decision: Decision
     refusal: Refusal | None = None
     result: ActionResult | None = None
     detail: str | None = None
     by: str
+    principal: str | None = None
     marker_producer_epoch: ProducerEpoch | None = None
     marker_coordinator_epoch: CoordinatorEpoch | None = None
     last_stable_offset_before: Offset | None = None

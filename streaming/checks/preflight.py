@@ -324,7 +324,12 @@ _NOTHING_PROVEN = "nothing is proven on the partitions of these topics until it 
 
 @dataclass(frozen=True, slots=True)
 class CheckedCluster:
-    """The cluster that a watch begins with: its id, the topics watched now, and how the coordinators' view is known."""
+    """The cluster that a watch begins with.
+
+    Attributes:
+        topics: the topics that are scanned now.
+        view: how the coordinators' view is known.
+    """
 
     cluster_id: str
     topics: Sequence[TopicInfo]
@@ -347,7 +352,20 @@ def check_cluster(cluster: Cluster, options: SourceOptions, wanted_view: str, lo
     unread = refused_read(cluster, watched)
     if unread:
         log.warning(f"{some(unread, _NAMED)}: {_NOTHING_PROVEN}")
+    if not watched:
+        counted = [topic.name for topic in metadata.topics.values() if options.counts(topic)]
+        log.warning(_nothing_scanned(options, counted, sorted(metadata.topics)))
     return CheckedCluster(metadata.cluster_id, watched, view)
+
+
+def _nothing_scanned(options: SourceOptions, counted: Collection[str], shown: Sequence[str]) -> str:
+    """What it means that no topic matches, and which topics there are: the regular expression may be misspelt."""
+    wanted = (
+        f"--topics {options.pattern or ','.join(options.topics)!r} matches no topic that the brokers show to this user"
+    )
+    there = f" ({some(shown, _NAMED)})" if shown else " (they show none)"
+    effect = f"{len(counted)} are watched by census only, which finds a hang later" if counted else "nothing is watched"
+    return f"{wanted}{there}: {effect}; the whole name must match, and a topic that is created later may"
 
 
 # Checks the rights on the events topic, before the topic is opened.

@@ -372,13 +372,22 @@ class Connection:
 
     def _connected(self, timeout_s: float) -> socket.socket:
         tls = self._security.tls.context() if self._security.uses_tls else None
+        doubt = ""
         try:
             plain = socket.create_connection(self.endpoint, timeout=timeout_s)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            doubt = self._protocol_doubt
             return plain if tls is None else tls.wrap_socket(plain, server_hostname=self.endpoint.host)
         except (OSError, UnicodeError) as exc:  # UnicodeError: a broker has returned an invalid host name
-            doubt = self._security.tls.doubt(exc, *self.endpoint)
+            if isinstance(exc, ssl.SSLCertVerificationError):
+                doubt = ""  # the listener speaks TLS
+            doubt += self._security.tls.doubt(exc, *self.endpoint)
             raise BrokerError(f"cannot connect to broker {self.endpoint}: {exc}{doubt}") from exc
+
+    @property
+    def _protocol_doubt(self) -> str:
+        """A broker closes a connection of the wrong protocol without an error, a SASL listener after ApiVersions."""
+        return f" (is security.protocol={self._security.protocol} right for this listener?)"
 
     @property
     def is_open(self) -> bool:
@@ -539,8 +548,6 @@ class Connection:
     def broken(self, exc: Exception) -> BrokerError:
         """Closes the connection after an answer that cannot be trusted, and returns the error to raise."""
         self.close()
-        # Brokers close a connection of the wrong protocol without an error; a SASL listener does so after ApiVersions.
-        protocol = self._security.protocol
-        doubt = "" if self._is_proven else f" (is security.protocol={protocol} right for this listener?)"
+        doubt = "" if self._is_proven else self._protocol_doubt
         doubt += self._security.tls.doubt(exc, *self.endpoint)
         return BrokerError(f"lost broker {self.endpoint}: {exc}{doubt}")

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError, WireError
+from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError, WireError, install_command
 from txnwatch.state.text import shown_url
 from txnwatch.streaming.client.notations import jaas_options
 from txnwatch.streaming.client.tls import Tls, tls_of
@@ -349,7 +349,7 @@ def _library() -> Any:
     except (ImportError, OSError) as exc:
         found = "the package gssapi is missing" if isinstance(exc, ModuleNotFoundError) else str(exc)
         raise ConfigError(
-            f"sasl.mechanism GSSAPI needs `pip install 'txnwatch[kerberos]'` and the libraries of MIT Kerberos: {found}"
+            f"sasl.mechanism GSSAPI needs `{install_command('kerberos')}` and the libraries of MIT Kerberos: {found}"
         ) from exc
     return gssapi
 
@@ -487,6 +487,23 @@ def security_of(properties: Mapping[str, str]) -> Security:
         tls_of(properties) if protocol in _WITH_TLS else Tls(),
         login_of(properties) if protocol.startswith("SASL_") else None,
     )
+
+
+def own_principal(security: Security) -> str | None:
+    """The principal of a connection by the client's own settings; None if these do not have it.
+
+    The brokers may map it to another name. No answer of Kafka says which one they see.
+
+    Raises:
+        ConfigError, BrokerError: the keystore cannot be used.
+    """
+    match security.login:
+        case PasswordLogin(user=user) | KerberosLogin(user=user, principal=str()):
+            return f"User:{user}"
+        case None:
+            subject = security.tls.subject() if security.uses_tls else None
+            return f"User:{subject}" if subject is not None else "User:ANONYMOUS"
+    return None  # of a token or a ticket, which only the issuer and the brokers read
 
 
 def principal_of(security: Security) -> str:

@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_key
 
-from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.state.model.errors import BrokerError, ConfigError, install_command
 
 # PEM text: its blocks, as Kafka reads them, and private keys as OpenSSL's readers take them.
 #
@@ -176,7 +176,7 @@ def _jks(data: bytes, password: str | None) -> Any:
     try:
         import jks  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as exc:
-        raise UnusableStoreError("a JKS store and no reader for it: pip install 'txnwatch[jks]'") from exc
+        raise UnusableStoreError(f"a JKS store and no reader for it: {install_command('jks')}") from exc
     try:
         return jks.KeyStore.loads(data, password, try_decrypt_keys=password is not None)
     except jks.KeystoreSignatureException as exc:
@@ -420,6 +420,15 @@ class Tls:
             ConfigError, BrokerError: as `context`.
         """
         return self._retried(self._content)
+
+    def subject(self) -> str | None:
+        """The subject of the client certificate, as Java writes it; None without one.
+
+        Raises:
+            ConfigError, BrokerError: as `context`.
+        """
+        chain = self.content().chain
+        return x509.load_pem_x509_certificates(chain.encode())[0].subject.rfc4514_string() if chain else None
 
     def _content(self) -> Content:
         trusted = self.trust.trusted() if self.trust is not None else None

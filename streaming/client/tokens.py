@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
+from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError, install_command
 from txnwatch.state.text import printable, read_json, redacted, shown_url
 from txnwatch.streaming.client.tls import Tls
 
@@ -331,7 +331,7 @@ def _signer() -> Any:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - an extra
     except ImportError as exc:
         raise ConfigError(
-            f"sasl.mechanism {AWS_MSK_IAM} needs `pip install 'txnwatch[aws]'`: the package "
+            f"sasl.mechanism {AWS_MSK_IAM} needs `{install_command('aws')}`: the package "
             "aws-msk-iam-sasl-signer-python is missing"
         ) from exc
     return MSKAuthTokenProvider

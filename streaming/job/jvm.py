@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import txnwatch
-from txnwatch.state.model.errors import ConfigError, SparkError, TxnwatchError
+from txnwatch.state.model.errors import ConfigError, SparkError, TxnwatchError, install_command
 from txnwatch.state.text import is_secret_name
 from txnwatch.streaming.job.spark_conf import (
     JAVA_OPTIONS,
@@ -353,6 +353,12 @@ def place_of(real: Path) -> Path:
     return Path(sys.prefix) / _PLACE / f"{_PREFIX}{digest.hexdigest()[:16]}"
 
 
+def existing_place() -> Path:
+    """The directory in which the archive, or the directories that lead to it, will be made."""
+    place = Path(sys.prefix) / _PLACE
+    return next(path for path in (place, *place.parents) if path.is_dir())
+
+
 def _files_of_the_jvm() -> list[Path]:
     """The library of the JVM, which an update of Java replaces; nothing if there is no Java, as no start works then."""
     try:
@@ -510,4 +516,4 @@ def check_packages(command: str) -> None:
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         found = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
-        raise ConfigError(f"{command} needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)")
+        raise ConfigError(f"{command} needs Spark, and {found}: {install_command('spark')} (docs/install.md)")

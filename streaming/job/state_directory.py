@@ -35,7 +35,7 @@ from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, Sourc
 
 REPLACES = "txnwatch-replaces"  # an empty file: this state has replaced that of another version
 _NAME = re.compile(f"state-[0-9a-f]{{{VERSION_BYTES}}}")
-_OF_SPARK = "offsets"  # directly in the checkpoint, it is that of another program
+_OF_SPARK = "offsets"  # directly in the checkpoint, it is that of another program, or of an early build
 OFFSET_TYPES = (Position, NotBegun, ClockBase)
 
 
@@ -61,14 +61,20 @@ def check_local_states(checkpoint: str, name: str, cluster_id: str) -> None:
         return
     with reading(checkpoint):
         if (root / _OF_SPARK).exists():
-            raise _of_another_program(checkpoint)
+            raise _no_directory_of_ours(checkpoint, last_cluster(checkpoint, root, is_ours=False))
         names = [path.name for path in root.iterdir() if _NAME.fullmatch(path.name)] if root.is_dir() else []
     check_files(checkpoint, root / name)
     for one in names:
         _check_same_cluster(checkpoint, last_cluster(checkpoint, root / one, is_ours=one == name), cluster_id)
 
 
-def _of_another_program(checkpoint: str) -> CheckpointError:
+def _no_directory_of_ours(checkpoint: str, cluster_in_it: str | None) -> CheckpointError:
+    """The error about Spark's files directly in the checkpoint; only offsets of txnwatch have the name of a cluster."""
+    if cluster_in_it:
+        return CheckpointError(
+            f"--checkpoint {checkpoint}: found the state of an early build of txnwatch, which this version does not "
+            "read: give it a new directory, where it builds its state from the logs, and delete this one"
+        )
     return CheckpointError(
         f"--checkpoint {checkpoint}: expected a directory of txnwatch's own, found the checkpoint of another program: "
         "give txnwatch a directory of its own"
@@ -102,7 +108,7 @@ class StateDirectories:
             CheckpointError: the checkpoint is of another cluster than `cluster_id`, or of another program.
         """
         if self._files.exists(self._path(f"{self._root}/{_OF_SPARK}")):
-            raise _of_another_program(self._root)
+            raise _no_directory_of_ours(self._root, self._cluster_of(""))
         others = self._names()
         for name in others:
             _check_same_cluster(self._root, self._cluster_of(name), cluster_id)

@@ -18,6 +18,7 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, Offset, TopicPartition
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.notations import Endpoint, parse_bootstrap
+from txnwatch.streaming.client.property_names import check_names
 from txnwatch.streaming.client.security import Security, security_of
 
 _T = TypeVar("_T")
@@ -119,6 +120,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         if name not in KNOWN and not name.startswith(_KAFKA_PREFIX):
             raise ConfigError(f"option {name!r} is not known to kafka-transactions; known: {', '.join(sorted(KNOWN))}")
     properties = {name.removeprefix(_KAFKA_PREFIX): value for name, value in raw.items() if name.startswith("kafka.")}
+    check_names(properties, "options with the prefix kafka.")
     topics = tuple(name.strip() for name in raw.get("subscribe", "").split(",") if name.strip())
     pattern = raw.get("subscribepattern")
     if bool(topics) == (pattern is not None):

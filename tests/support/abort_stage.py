@@ -56,6 +56,7 @@ class AbortStage(LedgerWorld):
             self.instance,
             lambda: self.now_ms,
             self.reports,
+            principal="User:watcher",
         )
 
     def restart(self) -> None:

@@ -35,7 +35,7 @@ def a_browser() -> Iterator[Any]:
     if path is None:
         _skip_or_fail("the tests of the page need Chromium: apt-get install chromium")
     if importlib.util.find_spec("playwright") is None:
-        _skip_or_fail("the tests of the page need Playwright: pip install 'txnwatch[browser]'")
+        _skip_or_fail("the tests of the page need Playwright: make browser-venv")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -46,7 +46,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CommandAnswer, duration
 from txnwatch.config import EVENTS_TOPIC, RunSettings
-from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
+from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError, install_command
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
@@ -441,7 +441,7 @@ def _here(parsed: argparse.Namespace) -> Iterator[CheckRow]:
     try:
         yield CheckRow("machine", "pyspark", Health.OK, version("pyspark"), "run", None)
     except PackageNotFoundError:
-        yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", "pip install 'txnwatch[spark]'")
+        yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", install_command("spark"))
     if parsed.redis_url is not None:
         yield check_redis(parsed.redis_url)
     yield from push_rows(parsed.push_file, local_directory(parsed.checkpoint))
@@ -477,13 +477,15 @@ def check_redis(url: str) -> CheckRow:
     """Whether Redis answers, and accepts the commands that txnwatch needs."""
     import redis  # noqa: PLC0415 - the import takes 0.25 s, only this check needs it
 
+    from txnwatch.sinks.delivery.redis_client import said  # noqa: PLC0415 - imports redis
     from txnwatch.sinks.delivery.redis_views import COMMANDS, refused_commands  # noqa: PLC0415 - imports redis
 
     shown = shown_url(url)
     try:
         refused = refused_commands(url)
     except (redis.RedisError, ValueError, OSError) as exc:
-        return CheckRow("redis", shown, Health.MISSING, redacted(str(exc)), "run --redis-url", None)
+        why = said(exc) if isinstance(exc, redis.RedisError) else str(exc)
+        return CheckRow("redis", shown, Health.MISSING, redacted(why), "run --redis-url", None)
     if refused:
         detail = f"refuses {', '.join(one.command for one in refused)}: {redacted(refused[0].error)}"
         rights = list(dict.fromkeys(one.right for one in refused if one.right is not None))

@@ -118,7 +118,7 @@ class Caller:
 
 # The name in a line that grants rights on topics whose names are not known, or are too many for a line.
 _TOPICS = ("--topic", "TOPIC_PREFIX", "--resource-pattern-type", "prefixed")
-_TOPICS_IN_LINE = 3
+_TOPICS_IN_LINE = 50  # of 249 characters at most: a line that every shell takes
 
 
 def grant_line(caller: Caller, operation: str, *resource: str) -> str:
@@ -127,7 +127,7 @@ def grant_line(caller: Caller, operation: str, *resource: str) -> str:
 
 
 def topics_line(caller: Caller, operation: str, topics: Sequence[str]) -> str:
-    """The line that grants an operation on these topics alone, or on those of a prefix that the reader puts in."""
+    """The line that grants an operation on these topics alone; the reader puts in a prefix if there are too many."""
     named = [part for topic in topics for part in ("--topic", topic)]
     return grant_line(caller, operation, *(named if 0 < len(topics) <= _TOPICS_IN_LINE else _TOPICS))
 

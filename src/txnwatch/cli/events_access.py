@@ -23,7 +23,7 @@ from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, rea
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.client.security import principal_of
+from txnwatch.streaming.client.security import own_principal, principal_of
 
 if TYPE_CHECKING:
     from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
@@ -128,8 +128,8 @@ def publishing(
             log = closing.enter_context(
                 contextlib.closing(EventLog(config, events.name, events.decode, events.keys, report=LOG.warning))
             )
-            operators = KafkaOperatorsTopic(topic, log)
+            operators = KafkaOperatorsTopic(topic, log, own_principal(options.security))
         except BrokerError as exc:
             LOG.warning(f"{exc}: this {change} is not told on the incident of a watch")
-            operators = KafkaOperatorsTopic(topic, None)
+            operators = KafkaOperatorsTopic(topic, None, own_principal(options.security))
         yield operators

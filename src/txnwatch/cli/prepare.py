@@ -1,7 +1,7 @@
 """`txnwatch prepare`: makes once what lets `txnwatch run` start faster. It asks no broker.
 
-That is an archive of the classes of the JVM (streaming/job/jvm.py). `run` never makes it itself: this needs a
-second JVM for half a minute, and the watcher may have no memory and no processor for it.
+That is an archive of the classes of the JVM (streaming/job/jvm.py). `run` starts this command in the background where
+it may (`NextStart` in spark_start.py): this needs a second JVM for half a minute, with a processor and memory to spare.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "prepare",
         help="make once what lets `run` start faster",
         description="Writes an archive of the JVM's classes into this Python environment (156 MB). Each later start of "
-        "`txnwatch run` with this environment then takes about a quarter less time. Run it once after an installation "
-        "or an upgrade, as the user who has installed txnwatch.",
+        "`txnwatch run` with this environment then takes about a quarter less time. `run` makes it by itself, for the "
+        "next start, if it may write there and has a second processor and 2 GB of memory to spare. Otherwise run this "
+        "once after an installation or an upgrade, as the user who has installed txnwatch.",
     )
     parser.set_defaults(run=run)
 

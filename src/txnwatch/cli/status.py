@@ -63,6 +63,8 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 
 # The watchers by their last heartbeats, as rows and as text. What they cover: state/incidents/heartbeat.py.
 
+_NO_WATCHER, _NO_HEARTBEAT = "no watcher is active", "no heartbeat was found here"
+_SILENT = "none has evaluated a barrier of the last minute"
 _MOST = 20  # watchers to show: a user who may write to the topic or to Redis can forge any number of them
 
 
@@ -184,6 +186,13 @@ def _of_log(part: Uncovered, who: str) -> Iterator[NotChecked]:
     brokers = dict(found.split(": ", 1) for found in part.watcher.leaderless_names if ": " in found)
     back = {name: f" until one of its replicas is back: {brokers[name]}" for name in part.names if name in brokers}
     yield from _each(part, {name: f"{why}{back.get(name, '')}" for name in part.names}, why)
+
+
+def not_watched(alone: Iterable[str], watchers: Sequence[Watcher]) -> tuple[NotChecked, ...]:
+    """The clusters without an active watcher, as parts of the answer that are not checked."""
+    if not watchers:
+        return (NotChecked("every cluster", f"{_NO_WATCHER}: {_NO_HEARTBEAT}"),)
+    return tuple(NotChecked(f"cluster {name}", f"{_NO_WATCHER}: {_SILENT}") for name in alone)
 
 
 def _each(part: Uncovered, why_of: Mapping[str, str], why: str) -> Iterator[NotChecked]:
@@ -320,12 +329,13 @@ def _answer(parsed: argparse.Namespace) -> CommandAnswer:
     missing = not_reached(uncovered(last, now_ms))
     clusters = sorted(found.clusters)
     summary = _summary(found, watchers, alone, is_whole=not missing)
+    silent = not_watched(alone, watchers) if parsed.format == "json" else ()  # the summary of the text says it
     return CommandAnswer(
         "status",
         clusters[0] if len(clusters) == 1 else "",
         OpenIncident,
         [_row(as_seen_from_here(event, parsed), parsed.bootstrap_server, now_ms) for event in found.incidents],
-        (*found.problems, *missing),
+        (*found.problems, *missing, *silent),
         "; ".join([*summary, *_not_detected(undetected(last, now_ms))]),
         found=bool(found.incidents),
         notes=tuple(watcher.line() for watcher in listed(watchers)),
@@ -374,10 +384,9 @@ def _summary(
     else:
         wrong = "no open incident"
     if not watchers:
-        coverage = "no watcher is active: no heartbeat was found here"
+        coverage = f"{_NO_WATCHER}: {_NO_HEARTBEAT}"
     elif alone:
-        since = "none has evaluated a barrier of the last minute"
-        coverage = f"no watcher of cluster {some(alone, _NAMED)} is active: {since}"
+        coverage = f"no watcher of cluster {some(alone, _NAMED)} is active: {_SILENT}"
     elif not is_whole:
         coverage = "a watcher is active, but it proves nothing on the partitions that are not checked"
     else:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-_FASTER = " (faster after `txnwatch prepare`)"
 _LEASE_S = 120.0  # includes the pause before an abandoned lease is taken over
 
 
@@ -74,7 +73,7 @@ def run_until_stopped(watch: Watch, begun: SparkStart, stop: StopRequest, reload
         name = f"{settings.cluster_name} ({watch.cluster_id})" if settings.cluster_name else watch.cluster_id
         LOG.info(f"watching cluster {name}: {len(watch.topics)} topics, {partitions} partitions")
         LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
-        log_step(f"1 of 3: Spark starts{_FASTER if watch.may_start_faster() else ''}")
+        log_step("1 of 3: Spark starts")
         session = stop.run(functools.partial(watch.start_spark, begun))
         log_step("2 of 3: the published incidents are read, and Spark plans the query")
         try:
@@ -98,6 +97,7 @@ def _close(
     watch: Watch, session: SparkSession, begun: SparkStart, stop: StopRequest, serving: contextlib.ExitStack
 ) -> None:
     """Closes Spark, the destinations and the HTTP server at the same time; kills the JVM if it does not end."""
+    watch.end_archive()
     if not stop.finish(functools.partial(end_jvm, session), watch.close, serving.close, until_s=CLOSE_S):
         stop.finish(begun.kill, until_s=KILL_S)
 
@@ -237,6 +237,7 @@ def watch_query(
             is_back = said.is_over("silent")
             if watch.coverage.is_ready and said.is_new("ready"):
                 LOG.info(f"ready: {watch.coverage.reach}")
+                watch.begin_archive()
             elif is_back:
                 LOG.info("micro-batches complete again")
             seen, since = watch.batches, time.monotonic()

@@ -126,6 +126,7 @@ class Undescribed:
 # The coverage.
 
 _NAMED = 3
+_SHOWN = "that the brokers show to this user"
 _NO_LOG = (
     f"there is transactional data, but no broker shows {TRANSACTION_STATE_TOPIC}: nothing is proven; the "
     "topic is deleted, or hidden from this user or by a proxy"
@@ -143,6 +144,7 @@ class Coverage:
         progress: returns the progress of the query; None while it is unknown.
         awaits_census: whether a census is configured.
         access: how the coordinators' view is known.
+        watched: returns the numbers of partitions that are scanned and that only a census watches; None if unknown.
     """
 
     log: Log
@@ -150,6 +152,7 @@ class Coverage:
     progress: Callable[[], Progress | None] = lambda: None
     awaits_census: bool = False
     access: CoordinatorAccess = CoordinatorAccess.LOG
+    watched: Callable[[], tuple[int, int] | None] = lambda: None
     now_ms: Callable[[], TimestampMs] = wall_clock_ms
     _unproven_now: frozenset[TopicPartition] = frozenset()
     _hidden: frozenset[TopicPartition] = frozenset()
@@ -234,7 +237,12 @@ class Coverage:
         missing = self._unproven_now | self._hidden | self._undescribed.unproven
         data = sorted(partition for partition in missing if not is_log(partition))
         log = sorted(filter(is_log, missing))
+        watched = self.watched()
+        if watched == (0, 0):
+            return f"no transaction is being watched: no topic {_SHOWN} matches --topics or --census-topics"
         lacks = [f"nothing is proven on {_partitions(data)}: {some(data, _NAMED)}"] if data else []
+        if watched is not None and not watched[0]:
+            lacks.append(f"no topic {_SHOWN} matches --topics: all are watched by census only")
         if log:
             lacks.append(
                 f"nothing is proven about the transactional ids in {_partitions(log)} of the coordinators' log that "

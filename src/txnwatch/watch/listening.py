@@ -111,6 +111,7 @@ class HeartbeatSender:
         undelivered: returns how many events the events topic has not taken.
         undecided: returns the open data that fresh reads have neither confirmed nor refuted, with the reasons.
         speaks: returns whether this instance publishes events.
+        counted: what `watched` has counted last; None before the first time.
     """
 
     instance: str
@@ -124,7 +125,7 @@ class HeartbeatSender:
     undelivered: Callable[[], int]
     undecided: Callable[[], Sequence[str]]
     speaks: Callable[[], bool] = lambda: True
-    _partitions: tuple[int, int] = (0, 0)
+    counted: tuple[int, int] | None = field(default=None, init=False)
     _leaderless: dict[TopicPartition, str] = field(default_factory=dict)  # of the coordinators' log
     _counting: Every[TimestampMs] = field(default_factory=lambda: Every(_TOPICS_MS))
 
@@ -186,10 +187,10 @@ class HeartbeatSender:
             try:
                 known = self.cluster.refresh().topics
             except BrokerError:
-                return self._partitions
+                return self.counted or (0, 0)
             topics, log = known.values(), known.get(TRANSACTION_STATE_TOPIC)
             waits_for = log.waits_for() if log is not None else {}
             self._leaderless = {log_numbered(number): brokers for number, brokers in waits_for.items()}
             scanned = sum(len(topic.partitions) for topic in topics if self.options.watches(topic))
-            self._partitions = scanned, sum(len(topic.partitions) for topic in topics if self.options.counts(topic))
-        return self._partitions
+            self.counted = scanned, sum(len(topic.partitions) for topic in topics if self.options.counts(topic))
+        return self.counted or (0, 0)

@@ -289,6 +289,8 @@ def test_a_protected_metrics_port_is_probed_in_the_container(manifests: ModuleTy
     assert [container[probe]["exec"] for probe in ("startupProbe", "livenessProbe")] == [check, check]
     assert "readinessProbe" not in container, "the kubelet has no user, and ready is not the same as healthy"
     (found,) = kinds(text)["ServiceMonitor"]["spec"]["endpoints"]
+    relabelled = found.pop("relabelings")
+    assert [one["targetLabel"] for one in relabelled] == ["instance"]
     assert found == {"port": "metrics", "interval": "15s", **endpoint}
 
 

@@ -85,12 +85,17 @@ def test_what_would_give_a_checkpoint_two_writers_is_refused(
     assert named in found.value.stderr
 
 
-def test_the_name_of_the_cluster_is_a_label_of_the_targets(manifests: ModuleType, tmp_path: Path) -> None:
+def test_a_target_has_the_name_of_its_pod_and_of_its_cluster(manifests: ModuleType, tmp_path: Path) -> None:
     own = [{"targetLabel": "team", "replacement": "a"}]
     monitor = {"serviceMonitor": {"enabled": True, "endpoint": {"scheme": "https", "relabelings": own}}}
     named = {**SETTINGS, "cluster_name": "payments-eu"}
+    instance = {
+        "sourceLabels": ["__meta_kubernetes_namespace", "__meta_kubernetes_pod_name"],
+        "separator": "/",
+        "targetLabel": "instance",
+    }
     label = {"targetLabel": "cluster", "replacement": "payments-eu"}
-    for settings, expected in ((SETTINGS, own), (named, [*own, label])):
+    for settings, expected in ((SETTINGS, [instance, *own]), (named, [instance, *own, label])):
         found = rendered(manifests, tmp_path, settings=settings, metrics=monitor)
         (endpoint,) = found["ServiceMonitor"]["spec"]["endpoints"]
         assert (endpoint["scheme"], endpoint["relabelings"]) == ("https", expected)

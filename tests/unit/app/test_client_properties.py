@@ -38,3 +38,44 @@ def test_a_properties_file_that_cannot_be_read_is_named(tmp_path: Path, content:
         path.write_text(content)
     with pytest.raises(ConfigError, match=f"^--command-config {re.escape(str(path))}: expected a Java properties file"):
         client_properties(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("secrity.protocol", "; did you mean security.protocol?"),
+        ("Security.Protocol", "; did you mean security.protocol?"),
+        ("sasl.mechansim", "; did you mean sasl.mechanism?"),
+        ("bootstrap.server", "; did you mean bootstrap.servers?"),
+        ("sasl.mechanisms", ", which is librdkafka's name; Java's is sasl.mechanism"),
+        (
+            "ssl.ca.location",
+            ", which is librdkafka's name; Java's is ssl.truststore.location, with ssl.truststore.type=PEM",
+        ),
+        ("sasl.enabled.mechanisms.of.brokers", "; txnwatch knows no such setting of security"),
+    ],
+)
+def test_a_name_that_was_meant_for_kafka_and_is_none_is_an_error(tmp_path: Path, name: str, said: str) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(f"{name}=SECRET\n")
+    with pytest.raises(ConfigError) as found:
+        client_properties(path)
+    expected = f"--command-config {path}: expected a property of Kafka's Java client, found {name!r}{said}"
+    assert str(found.value) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl.engine.factory.class",
+        "sasl.password",
+        "config.providers.file.class",
+        "schema.registry.basic.auth.user.info",
+        "share.acquire.mode",
+        "confluent.monitoring.interceptor.bootstrap.servers",
+    ],
+)
+def test_a_name_of_a_java_client_or_of_another_program_is_no_error(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(f"{name}=value\n")
+    assert client_properties(path) == {name: "value"}

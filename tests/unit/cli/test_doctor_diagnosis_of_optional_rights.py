@@ -61,10 +61,11 @@ def test_a_right_on_the_settings_of_the_topics_of_a_prefix_is_enough() -> None:
     [
         (["a"], "--topic a"),
         (["a", "b"], "--topic a --topic b"),
-        (["a", "b", "c", "d"], "--topic TOPIC_PREFIX --resource-pattern-type prefixed"),
+        (["a", "b", "c", "d"], "--topic a --topic b --topic c --topic d"),
+        ([f"t{number}" for number in range(51)], "--topic TOPIC_PREFIX --resource-pattern-type prefixed"),
         ([], "--topic TOPIC_PREFIX --resource-pattern-type prefixed"),
     ],
-    ids=["one", "two", "many", "none is shown"],
+    ids=["one", "two", "four", "too many", "none is shown"],
 )
 def test_the_line_grants_the_settings_of_no_other_topic(names: list[str], flags: str) -> None:
     (row,) = rows(checkup(dict.fromkeys(names, REFUSED)), "DescribeConfigs on topics")

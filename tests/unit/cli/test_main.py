@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from txnwatch.cli.main import COMMANDS, main, parser
+from txnwatch.state.model.errors import install_command
 from txnwatch.streaming.job import jvm
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "redis", "confluent_kafka", "fastavro", "prometheus_client")
@@ -101,7 +102,7 @@ def test_a_command_that_needs_spark_names_in_one_line_what_is_missing(
 ) -> None:
     monkeypatch.setattr(jvm, "find_spec", lambda name: None if name in missing else object())
     assert main(list(arguments)) == 2
-    expected = f"txnwatch: {arguments[0]} needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)\n"
+    expected = f"txnwatch: {arguments[0]} needs Spark, and {found}: {install_command('spark')} (docs/install.md)\n"
     assert capsys.readouterr().err == expected
 
 

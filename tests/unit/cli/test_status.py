@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -154,3 +155,20 @@ def test_without_a_first_answer_it_is_a_failure(
     assert watched(monkeypatch, AWAY) == []
     assert main([*WATCH]) == 1
     assert capsys.readouterr().err == "txnwatch: Redis does not answer\n"
+
+
+def test_without_an_active_watcher_json_names_what_is_not_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent = replace(watching("log", "two"), evaluated_ms=wall_clock_ms() - 120_000)
+    for beats, what, why in (
+        ((), "every cluster", "no watcher is active: no heartbeat was found here"),
+        (
+            (watching("log", "one"), silent),
+            "cluster two",
+            "no watcher is active: none has evaluated a barrier of the last minute",
+        ),
+    ):
+        assert main([*of_redis(monkeypatch, *beats), "-o", "json"]) == 4
+        answer = json.loads(capsys.readouterr().out)
+        assert (answer["complete"], answer["not_checked"]) == (False, [{"what": what, "why": why}])

@@ -38,6 +38,7 @@ def a_watch(batches: int = 0) -> SimpleNamespace:
         settings=SimpleNamespace(bootstrap_server="b:1"),
         options=SimpleNamespace(bootstrap=(), security=None),
         spark_log="/log/spark.log",
+        begin_archive=lambda: None,
     )
 
 

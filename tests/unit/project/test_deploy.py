@@ -64,7 +64,7 @@ def wrong_names(expression: str) -> list[str]:
         labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
         wrong += [f"{name}: {label}" for label in labels - SCRAPED.get(name, set()) - GIVEN]
     for grouped in re.findall(r"(?:by|on|without)\s*\(([^)]*)\)", expression):
-        wrong += [label.strip() for label in grouped.split(",") if label.strip() not in known]
+        wrong += [label for label in map(str.strip, grouped.split(",")) if label and label not in known]
     return wrong
 
 
@@ -198,7 +198,16 @@ def test_the_dashboard_links_to_the_page_at_an_address_that_its_reader_can_chang
     assert port == "9464"
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_the_alert_of_a_watcher_that_is_away_is_one_for_each() -> None:
+    (absent,) = (rule for rule in RULES if rule["alert"] == "TxnwatchAbsent")
+    seen_now_and_before = "count by (cluster, job, instance) (count_over_time(txnwatch_up[1d])) unless"
+    assert seen_now_and_before in absent["expr"]
+    assert "$labels.instance" in absent["annotations"]["summary"]
+
+
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="there is no promtool: scripts/alertmanager.sh installs it"
+)
 def test_promtool_agrees() -> None:
     for command, file in (("check", "rules.yaml"), ("test", "rules_test.yaml")):
         done = subprocess.run(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,27 @@ ROOT = Path(__file__).parents[3]
 FORGE = ROOT / ".github"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TEMPLATES = sorted((FORGE / "ISSUE_TEMPLATE").glob("*.yaml"))
+WORKFLOWS = ["ci.yaml", "release.yaml", "nightly.yaml"]
 MINOR = "Programming Language :: Python :: 3."
+
+
+@pytest.fixture(scope="module")
+def notes() -> ModuleType:
+    return script("release_notes")
+
+
+@pytest.fixture(scope="module")
+def sbom() -> ModuleType:
+    return script("sbom")
+
+
+def script(name: str) -> ModuleType:
+    """A module of scripts."""
+    sys.path.append(str(ROOT / "scripts"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
 
 
 def job(workflow: str, name: str) -> Any:
@@ -48,22 +69,60 @@ def test_every_night_what_takes_long_runs_and_no_test_is_skipped_for_a_missing_t
     assert run["env"] == dict.fromkeys(of_the_tests, "1")
 
 
-def test_a_release_makes_both_wheels_the_notes_and_the_image_after_every_test() -> None:
-    given = commands(job("release.yaml", "release"))
-    steps = [
-        next(line for line in given if line.startswith(f"{what} ")) for what in ("make wheels", "bash", "make image")
-    ]
-    assert [given.index(step) for step in steps] == [0, 1, 2]
+def test_a_release_has_everything_and_is_published_after_every_test() -> None:
+    made, tested = commands(job("release.yaml", "build")), commands(job("release.yaml", "test"))
+    assert [line.partition(" ")[0] for line in made] == ["make", "make", "docker"]
+    assert made[0] == 'make wheels TAG="$GITHUB_REF_NAME"'
+    assert tested == ["bash .ci/run"]
     makefile = (ROOT / "Makefile").read_text()
     recipe = dict(re.findall(r"^(\w+):.*\n((?:\t.*\n)+)", makefile, flags=re.MULTILINE))
-    assert "pip wheel" in recipe["wheels"]
-    assert "--wheel-dir dist . ./src/txnwatch_demo\n" in recipe["wheels"]
-    assert "release_notes.py $(if $(TAG),--tag $(TAG)) > dist/notes.md" in recipe["wheels"]
+    for part in ("dists.py dist", "sbom.py > dist/", "release_notes.py $(if $(TAG),--tag $(TAG)) > dist/notes.md"):
+        assert part in recipe["wheels"]
     assert "docker build --file deploy/Dockerfile --tag $(IMAGE):$(VERSION) ." in recipe["image"]
-    assert "dist/*.whl dist/SHA256SUMS --notes-file dist/notes.md" in given[-1]
+    publish = job("release.yaml", "publish")
+    files = "dist/*.whl dist/*.tar.gz dist/*.cdx.json dist/SHA256SUMS --notes-file dist/notes.md"
+    assert files in commands(publish)[-1]
+    assert publish["needs"] == ["test", "build"]
 
 
-@pytest.mark.parametrize("workflow", ["ci.yaml", "release.yaml", "nightly.yaml"])
+def test_only_the_job_that_runs_nothing_of_the_repository_may_write() -> None:
+    for name in WORKFLOWS:
+        workflow = yaml.safe_load((FORGE / "workflows" / name).read_text())
+        assert workflow["permissions"] == {"contents": "read"}
+        for title, of in workflow["jobs"].items():
+            used = [step["uses"] for step in of["steps"] if "uses" in step]
+            has_sources = any(one.startswith("actions/checkout@") for one in used)
+            assert ("permissions" in of) is (title == "publish")
+            assert has_sources is (title != "publish"), "what may write executes no code of the repository"
+    attested = [step for step in job("release.yaml", "publish")["steps"] if "attest-build" in step.get("uses", "")]
+    assert {key for step in attested for key in step["with"]} >= {"subject-checksums", "subject-digest"}
+
+
+def test_every_action_is_a_commit_and_its_updates_are_asked_for() -> None:
+    for name in WORKFLOWS:
+        text = (FORGE / "workflows" / name).read_text()
+        used = re.findall(r"uses: (.*)$", text, flags=re.MULTILINE)
+        assert used
+        assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", one)] == []
+    asked = yaml.safe_load((FORGE / "dependabot.yml").read_text())["updates"]
+    assert {one["package-ecosystem"] for one in asked} == {"github-actions", "pip", "docker"}
+    places = [place for one in asked for place in one.get("directories", [one.get("directory")])]
+    assert [place for place in places if not (ROOT / place.strip("/")).is_dir()] == []
+
+
+def test_the_bill_of_materials_has_every_locked_package_and_the_vendored_ones(sbom: ModuleType) -> None:
+    found = sbom.bill(ROOT, 0)
+    assert found == sbom.bill(ROOT, 0)
+    assert (found["bomFormat"], found["metadata"]["component"]["version"]) == ("CycloneDX", PROJECT["version"])
+    locked = (ROOT / "deploy" / "image" / "requirements.txt").read_text()
+    names = re.findall(r"^([\w.-]+)(?:\[\w,]+\])?==", locked, flags=re.MULTILINE)
+    by_name = {one["name"]: one for one in found["components"]}
+    assert set(by_name) == {*names, "lit-html"}
+    assert by_name["lit-html"]["licenses"] == [{"license": {"id": "BSD-3-Clause"}}]
+    assert PROJECT["license"] == "Apache-2.0 AND BSD-3-Clause"
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_a_workflow_names_no_repository_and_no_person(workflow: str) -> None:
     text = (FORGE / "workflows" / workflow).read_text()
     assert "txnwatch/" not in text.replace("src/txnwatch", "")
@@ -87,16 +146,6 @@ def test_there_are_templates_for_issues_and_for_changes() -> None:
     named = re.findall(r"`make ([^`]+)`", (FORGE / "PULL_REQUEST_TEMPLATE.md").read_text())
     assert named
     assert {target for line in named for target in line.split()} <= set(targets)
-
-
-@pytest.fixture(scope="module")
-def notes() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("release_notes", ROOT / "scripts" / "release_notes.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 CHANGELOG = """# Changelog

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from txnwatch.state.model.errors import EXTRAS, install_command
+
 ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "tests"
 PROJECTS = {"txnwatch": ROOT, "txnwatch-demo": ROOT / "src" / "txnwatch_demo"}
@@ -119,6 +121,14 @@ def test_the_demo_needs_exactly_its_own_version_of_txnwatch() -> None:
     version = CONFIGS["txnwatch"]["project"]["version"]
     assert CONFIGS["txnwatch-demo"]["project"]["version"] == version
     assert f"txnwatch[spark]=={version}" in CONFIGS["txnwatch-demo"]["project"]["dependencies"]
+
+
+def test_messages_name_the_packages_of_the_extras() -> None:
+    extras = CONFIGS["txnwatch"]["project"]["optional-dependencies"]
+    assert {name: tuple(extras[name]) for name in EXTRAS} == EXTRAS
+    assert install_command("jks") == "pip install 'purejks>=1,<2'"
+    page = (ROOT / "docs" / "install.md").read_text()
+    assert [name for name in EXTRAS if name != "spark" and install_command(name) not in page] == []
 
 
 def test_the_demo_has_the_build_requirements_and_the_python_of_txnwatch() -> None:

@@ -37,9 +37,11 @@ class Scene:
     def __init__(self) -> None:
         self.run, self.lines, self.batches = BucketRun(), LogLines(), 0
         self.log_ends: dict[TopicPartition, int] = {}
+        self.watched: tuple[int, int] | None = None
         self.coverage = Coverage(
             self.lines,
             progress=lambda: Progress({}, self.log_ends, self.log_ends),
+            watched=lambda: self.watched,
             now_ms=lambda: self.run.now_ms,
         )
         self.metrics = Metrics(lambda: self.run.now_ms)
@@ -67,6 +69,25 @@ def test_all_is_well(scene: Scene) -> None:
     assert scene.coverage.is_ready
     assert scene.coverage.reach == "every transaction is being watched"
     assert scrape.value("unproven_partitions", log="coordinator") == 0
+
+
+NONE = "no topic that the brokers show to this user matches --topics"
+REACHES: dict[tuple[int, int] | None, str] = {
+    None: "every transaction is being watched",
+    (4, 0): "every transaction is being watched",
+    (0, 4): f"transactions are being watched, but {NONE}: all are watched by census only",
+    (0, 0): f"no transaction is being watched: {NONE} or --census-topics",
+}
+
+
+@pytest.mark.parametrize(("watched", "reach"), REACHES.items(), ids=str)
+def test_a_watch_whose_topics_match_none_is_not_said_to_watch_every_transaction(
+    scene: Scene, watched: tuple[int, int] | None, reach: str
+) -> None:
+    scene.watched = watched
+    scene.batch()
+    assert scene.coverage.is_ready
+    assert scene.coverage.reach == reach
 
 
 def test_a_hidden_participant_is_not_being_watched(scene: Scene) -> None:

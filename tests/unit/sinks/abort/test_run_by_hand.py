@@ -13,7 +13,15 @@ from txnwatch.sinks.abort import run_abort
 from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic
 from txnwatch.state.incidents.claims import ROOM
 from txnwatch.state.model.errors import SinkError
-from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, span_incident_id, updated
+from txnwatch.state.model.incident import (
+    SPENT_SEQUENCE,
+    Action,
+    Decision,
+    IncidentEvent,
+    Initiator,
+    span_incident_id,
+    updated,
+)
 
 NOW_MS = 1_000
 
@@ -158,3 +166,18 @@ def test_without_the_right_to_read_the_topic_is_only_written() -> None:
     assert topic.open_incident(OPENED) is None
     topic.publish(updated(OPENED, NOW_MS))
     assert len(log.records) == 2
+
+
+def test_an_action_by_hand_gets_the_principal_of_the_connection_and_that_of_a_watch_keeps_its_own() -> None:
+    by_hand = Action(decision=Decision.FENCE, by="me@host", at_ms=1, initiator=Initiator.OPERATOR)
+    of_a_watch = Action(decision=Decision.REFUSED, by="watch", principal="User:watcher", at_ms=1)
+    for principal in ("User:alice", None):
+        log = Log()
+        topic = KafkaOperatorsTopic(log, None, principal)
+        for number, action in enumerate((None, by_hand, of_a_watch)):
+            topic.publish(replace(OPENED, incident_id=f"{number:032x}", action=action))
+        assert [event.action.principal if event.action else "-" for event in log.records] == [
+            "-",
+            principal,
+            "User:watcher",
+        ]

@@ -103,10 +103,39 @@ def test_a_value_that_cannot_be_written_ends_nothing() -> None:
 
     mirror, log = RecordingMirror(), LogLines()
     with in_background(mirror, log) as background:
-        background.offer("heartbeat", refuse)
+        background.offer("open", refuse)
         background.put([an_event()])
         eventually(lambda: mirror.published, _LONG_S, "the event")
     assert list(log) == []
+
+
+def test_a_heartbeat_that_is_not_taken_is_one_warning_also_without_events() -> None:
+    def refuse() -> None:
+        raise SinkError("Redis r: away")
+
+    mirror, log = RecordingMirror(), LogLines()
+    outbox = MirrorOutbox("Redis r", mirror, log)
+    outbox.beat(lambda: None)
+    for _ in range(3):
+        outbox.beat(refuse)
+    away = "warning: Redis r: away; what it shows is not up to date until it answers"
+    assert log == [away]
+    outbox.beat(lambda: None)
+    outbox.beat(lambda: None)
+    assert log == [away, "Redis r answers again"]
+
+
+def test_a_mirror_whose_events_wait_is_not_reported_again_for_its_heartbeat() -> None:
+    def refuse() -> None:
+        raise SinkError("away")
+
+    mirror, log = RecordingMirror(), LogLines()
+    mirror.is_away = True
+    outbox = MirrorOutbox("mirror", mirror, log)
+    outbox.put([an_event()])
+    outbox.deliver(0)
+    outbox.beat(refuse)
+    assert len(log) == 1
 
 
 def test_a_defect_is_reported_and_the_thread_goes_on() -> None:

@@ -29,6 +29,7 @@ ACTION = {
     "result": "verified",
     "detail": None,
     "by": "one",
+    "principal": "User:alice",
     "at_ms": 1,
     "marker_producer_epoch": 1,
     "marker_coordinator_epoch": 0,

@@ -44,6 +44,7 @@ def test_an_abort_is_announced_written_read_again_and_reported(stage: AbortStage
     assert action is not None
     assert (action.last_stable_offset_before, action.last_stable_offset_after) == (0, 2)
     assert (action.marker_producer_epoch, action.marker_coordinator_epoch, action.by) == (0, 0, "here")
+    assert action.principal == "User:watcher", "the result keeps that of the announcement"
     assert not stage.is_open(producer_id)
     assert stage.last().is_open, "the log itself shows the end"
     stage.batch()

@@ -68,6 +68,7 @@ ACTION_VALUE = {
     "result": "verified",
     "detail": "some text",
     "by": "host:dir",
+    "principal": "User:alice",
     "marker_producer_epoch": 1,
     "marker_coordinator_epoch": 2,
     "last_stable_offset_before": 3,

@@ -151,6 +151,13 @@ def test_the_checkpoint_of_another_program_is_refused(tmp_path: Path) -> None:
             start()
 
 
+def test_the_checkpoint_of_an_early_build_is_not_called_that_of_another_program(tmp_path: Path) -> None:
+    written(tmp_path, "", offset({ORDERS: ("Zm9v", 30)}, 1))
+    for start in (lambda: check_local_states(str(tmp_path), OWN, "c"), lambda: Start(tmp_path)):
+        with pytest.raises(CheckpointError, match=r"found the state of an early build of txnwatch, .* a new directory"):
+            start()
+
+
 def test_damage_in_the_state_of_another_version_is_no_reason_to_refuse_a_start(tmp_path: Path) -> None:
     written(tmp_path, OLD, "v1\n{}\ndamaged")
     (tmp_path / OLD / "metadata").unlink()

@@ -219,3 +219,8 @@ def test_sources_that_choose_the_same_topics_have_the_same_digest() -> None:
     others = ({"subscribe": "a"}, {"subscribepattern": "a"}, {"subscribepattern": "a", "foreignpattern": "b"})
     chosen = (a_and_b, {**a_and_b, "censuspattern": "b"}, {**a_and_b, "foreignpattern": "b"}, *others)
     assert len({digest(**one) for one in chosen}) == len(chosen)
+
+
+def test_a_misspelt_option_of_kafka_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"found 'secrity\.protocol'; did you mean security\.protocol\?"):
+        parse_options({**LEAST, "kafka.secrity.protocol": "SSL"})
