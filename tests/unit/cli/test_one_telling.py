@@ -26,7 +26,7 @@ from txnwatch.state.model.values import log_numbered
 from txnwatch.state.model.verdicts import Reason, Verdict
 from txnwatch.state.telling.commands import Origin, as_read, has_fence, is_look
 from txnwatch.state.telling.renderings import sentences, steps_of
-from txnwatch.state.telling.statements import OUTCOME_WORDS, VERDICT_WORDS, StatementKind, tell
+from txnwatch.state.telling.statements import IF_FLINK, OUTCOME_WORDS, VERDICT_WORDS, StatementKind, tell
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 ORIGIN = Origin("cluster", "a:1")
@@ -105,7 +105,8 @@ def test_a_live_transaction_is_told_alike(verdict: Verdict) -> None:
     event = live(verdict)
     the_same_is_said(event)
     assert is_look(event.suggested_command or "")
-    assert sentences(tell(event), StatementKind.SAFE)["safe"] == VERDICT_WORDS[verdict].safe
+    caution = f" {IF_FLINK}" if verdict is Verdict.LATE else ""
+    assert sentences(tell(event), StatementKind.SAFE)["safe"] == f"{VERDICT_WORDS[verdict].safe}{caution}"
     candidate, proof = a_live_one(verdict)
     assert proof.description is not None
     known = DescribedWithLog(proof.description, [], None, log_numbered(3))
