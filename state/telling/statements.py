@@ -21,7 +21,7 @@ from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.ownership import ADVICE_MEANS, FLINK, Certainty
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Family, Reason, Verdict
 from txnwatch.state.telling.commands import has_fence, is_look
 from txnwatch.state.telling.hurt import held_text
 from txnwatch.state.text import cut, duration_text, some, utc_text
@@ -282,19 +282,34 @@ def _holds(event: IncidentEvent, shown: Shown) -> str:
     name = event.transactional_id
     owner = f"Its transactional id is {shown(name)}" if name is not None else "No transactional id of it is known"
     broker = f" at broker {event.coordinator_id}" if event.coordinator_id is not None else ""
-    has, now = ("has", " now") if event.is_open else ("had", " then")
+    has, now = ("had", " then") if _is_past(event) else ("has", " now")
     state = f", in state {event.transaction_state}{now}{broker}" if event.transaction_state is not None else ""
     if event.topic is None:
-        return f"{producer}, {has} a transaction open. {owner}{state}."
+        return f"{producer}, {has} a transaction open. {owner}{state}.{_partitions(event, shown)}"
     where = f"{shown(event.topic)}-{event.partition}"
     return f"{producer}, {has} a transaction open on {where} from offset {event.txn_start_offset}. {owner}{state}."
 
 
+def _is_past(event: IncidentEvent) -> bool:
+    """Whether its transaction is over; a stray write is over when it is found."""
+    return not event.is_open or event.verdict is Verdict.STRAY_WRITE
+
+
+def _partitions(event: IncidentEvent, shown: Shown) -> str:
+    """The partitions of a whole transaction: those without its marker, or its participants."""
+    pending, all_of_it = event.pending_partitions, event.evidence.coordinator_partitions
+    what, names = ("Its marker is missing on", pending) if pending else ("Its partitions", all_of_it)
+    return f" {what}: {some([shown(one) for one in names], _GROUPS_NAMED)}." if names and event.is_open else ""
+
+
 def _since(event: IncidentEvent) -> str:
-    """Since when it is open. The age is that of the event: `open_since_ms` may be of another clock."""
+    """Since when it is open, or decided. The age is that of the event: `open_since_ms` may be of another clock."""
     least = "at least " if event.open_since_clock is SinceClock.OBSERVED else ""
-    began = f"since {least}{utc_text(event.open_since_ms)}"
-    return f"Open {began}, for {duration_text(event.age_ms)}." if event.is_open else f"It was open {began}."
+    what = "decided" if RULE_OF[event.verdict].family is Family.PREPARE else "open"
+    since = f"since {least}{utc_text(event.open_since_ms)}"
+    if _is_past(event):
+        return f"It was {what} {since}."
+    return f"{what.capitalize()} {since}, for {duration_text(event.age_ms)}."
 
 
 def _whom(event: IncidentEvent, shown: Shown) -> str:

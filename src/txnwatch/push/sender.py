@@ -354,6 +354,10 @@ class TargetPosition:
             return event.sequence > known.sequence
         return event.time_ms > self._floor_ms or (is_latest and event.is_open)
 
+    def is_known(self, event: IncidentEvent) -> bool:
+        """Whether the target has taken an event of the incident."""
+        return self._of(event.incident_id) is not None
+
     @property
     def _floor_ms(self) -> TimestampMs:
         floor = self._journal.values.get(_FLOOR)

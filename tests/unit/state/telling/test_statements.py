@@ -67,6 +67,22 @@ def test_since_when_whose_and_who_is_hurt_is_told() -> None:
     assert late["whom"] == "Owner: not known."
 
 
+def test_a_whole_transaction_has_its_partitions() -> None:
+    whole = {"topic": None, "partition": None, "topic_id": None}
+    late = as_json(tell(an_event(**whole, verdict="late")))
+    assert late["holds"].endswith(" Its partitions: orders-4, orders-5.")
+    stuck = an_event(**whole, verdict="stuck_prepare", pending_partitions=("a-1",), open_since_clock="coordinator")
+    told = as_json(tell(stuck))
+    assert told["holds"].endswith(" Its marker is missing on: a-1.")
+    assert told["since"] == "Decided since 2023-11-14 22:13:20 UTC, for 1.2 s."
+
+
+def test_a_stray_write_is_over() -> None:
+    told = as_json(tell(an_event(verdict="stray_write")))
+    assert "had a transaction open" in told["holds"]
+    assert told["since"] == "It was open since at least 2023-11-14 22:13:20 UTC."
+
+
 @pytest.mark.parametrize(
     ("verdict", "application", "has_caution"),
     [
