@@ -171,7 +171,8 @@ class Webhook(TargetThread):
         """See MirrorQueue."""
         with self._lock:
             oldest_ms = next((event.time_ms for event in (*self._current, *islice(self._waiting, 1))), None)
-        return DeliveryCounts(self._delivered, self._sender.refused, oldest_ms, self._sender.is_stopped)
+        sender = self._sender
+        return DeliveryCounts(self._delivered, sender.refused, oldest_ms, sender.is_stopped, sender.error)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Adds the events that are new to the target."""

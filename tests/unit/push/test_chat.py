@@ -41,7 +41,7 @@ def test_a_storm_is_one_message(tmp_path: Path) -> None:
     with receiving() as receiver, a_webhook(receiver, tmp_path, HandClock(), **CHAT) as chat:
         chat.put(an_event(f"incident {number}", partition=number) for number in range(1_000))
         delivered(chat, 1_000)
-        assert chat.waiting == 0
+        eventually(lambda: chat.waiting == 0, _LONG_S, "an empty queue")
     (text,) = texts(receiver)
     assert text.startswith("[DIGEST] cluster: 1,000 incidents of 1 cause: 1,000 open\n")
 

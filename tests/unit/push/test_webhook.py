@@ -19,7 +19,7 @@ from support.waiting import eventually
 from txnwatch.push.message import message_of
 from txnwatch.push.webhook import CONSENT_MS, LONGEST_ATTRIBUTE, Webhook, binary, signature_headers, structured
 from txnwatch.sinks.delivery.encoding import cloud_event_headers, from_bytes
-from txnwatch.sinks.delivery.outbox import MOST_WAITING
+from txnwatch.sinks.delivery.outbox import MOST_WAITING, DeliveryCounts
 
 _LONG_S = 10.0
 LATE_MS = 400_000  # later than every pause
@@ -47,7 +47,7 @@ def test_events_arrive_in_order_one_at_a_time(tmp_path: Path) -> None:
         receiver.gate.set()
         assert all_taken(receiver, len(events)) == [event.event_id for event in events]
         eventually(lambda: webhook.waiting == 0, _LONG_S, "an empty queue")
-        assert webhook.tally == (len(events), 0, None, False)
+        assert webhook.tally == DeliveryCounts(len(events))
     assert {request.path for request in receiver.received} == {"/hook/secret-path"}
 
 
