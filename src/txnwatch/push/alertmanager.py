@@ -252,7 +252,23 @@ def _annotations(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, 
         "transactional_id": harmless(event.transactional_id or ""),
         "contact": harmless((event.owner.contact or "") if event.owner is not None else ""),
     }
-    return {name: text for name, text in found.items() if text}
+    found = {name: text for name, text in found.items() if text}
+    if event.is_open and not target.wants(event):
+        return _not_over(found, f"It is only {event.severity} now, and nobody is alerted about that.")
+    return found
+
+
+def _moved(alert: Alert) -> dict[str, str]:
+    """The annotations of the alert that an incident had before its labels changed."""
+    name, owner = alert.labels["alertname"], alert.labels["owner"]
+    why = f"Its verdict or its owner has changed: another alert stands for it: {name}, owner {owner}."
+    return _not_over(alert.annotations, why)
+
+
+def _not_over(found: dict[str, str], why: str) -> dict[str, str]:
+    """The annotations of an alert that ends before its incident: a chat would say that it is resolved."""
+    kept = {name: text for name, text in found.items() if name != "command"}
+    return {**kept, "summary": f"{found['summary']}: not over", "description": f"It is not over. {why}"}
 
 
 # Which alerts a peer has, and which it gets next. Pure: no I/O, and time is an argument.
@@ -368,7 +384,7 @@ class AlertBook:
             return [alert]
         ends_ms = max(now_ms, after_start_ms)
         former = replace(alert, labels=sent.labels, starts_ms=sent.starts_ms, ends_ms=ends_ms, is_firing=False)
-        return [replace(former, is_of_former_labels=True), alert]
+        return [replace(former, annotations=_moved(alert), is_of_former_labels=True), alert]
 
     def taken(self, alerts: Iterable[Alert], now_ms: TimestampMs) -> list[str]:
         """Alertmanager has taken the alerts; returns the incidents whose entry in `sent` has changed."""

@@ -30,7 +30,7 @@ from txnwatch.state.telling.statements import IF_FLINK, OUTCOME_WORDS, VERDICT_W
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 ORIGIN = Origin("cluster", "a:1")
-TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"])
+TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"], least_severity="info")
 LIVE = (Verdict.STUCK_PREPARE, Verdict.LATE, Verdict.LONG_RUNNING)
 HANGS = [*product(Reason, ExpectedOutcome, OWNERS)]
 

@@ -127,6 +127,11 @@ def test_changed_labels_end_the_former_alert_first() -> None:
     former, new = peer.sends(10)
     assert names([former, new]) == [("KafkaTransactionLongRunning", False), ("KafkaTransactionLate", True)]
     assert former.ends_ms == peer.now_ms
+    assert former.annotations["summary"].endswith(": Kafka transaction late: not over")
+    other = "another alert stands for it: KafkaTransactionLate, owner none."
+    assert former.annotations["description"] == f"It is not over. Its verdict or its owner has changed: {other}"
+    assert "command" not in former.annotations
+    assert "command" in new.annotations
     assert names(peer.sends(RESEND_MS)) == [("KafkaTransactionLate", True)], "once is enough"
 
 
@@ -137,7 +142,9 @@ def test_what_is_only_info_is_not_sent() -> None:
     peer.take(late)
     assert names(peer.sends()) == [("KafkaTransactionLate", True)]
     peer.take(an_update(late, NOW_MS + 9, verdict="long_running", severity="info"))
-    assert names(peer.sends(10)) == [("KafkaTransactionLate", False)], "what has fired is what ends"
+    (ended,) = peer.sends(10)
+    assert names([ended]) == [("KafkaTransactionLate", False)], "what has fired is what ends"
+    assert ended.annotations["description"] == "It is not over. It is only info now, and nobody is alerted about that."
     assert peer.sends(ENDED_FOR_MS + RESEND_MS) != []
     assert peer.book.next_ms() is None, "and it is forgotten"
 
