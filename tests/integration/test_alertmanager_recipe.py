@@ -122,6 +122,12 @@ def a_hang(name: str = "incident", **changes: Any) -> IncidentEvent:
     return an_event(name, **times, **changes)
 
 
+def assert_is_seen_without_a_click(text: str) -> None:
+    """Slack shows the text of an attachment up to this size without "Show more"."""
+    assert len(text) < 700
+    assert text.count("\n") < 5
+
+
 def test_slack_and_pagerduty_get_text_that_mentions_nobody_and_the_command(stage: Stage) -> None:
     hang = a_hang(transactional_id=HOSTILE)
     stage.put(hang)
@@ -130,21 +136,24 @@ def test_slack_and_pagerduty_get_text_that_mentions_nobody_and_the_command(stage
     assert attachment["title"] == "[FIRING] cluster: orders-3: Kafka transaction hanging"
     page = f"https://txnwatch.example/incident/{hang.incident_id}"
     assert attachment["title_link"] == page
-    assert f"```{hang.suggested_command}```" in attachment["text"]
+    assert attachment["text"].endswith(f"\n```{hang.suggested_command}```")
     assert attachment["text"].count("```") == 2
-    assert attachment["text"].splitlines()[-2:] == [
+    assert_is_seen_without_a_click(attachment["text"])
+    (field,) = attachment["fields"]
+    assert field["value"].splitlines()[-2:] == [
         "Runbook: https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md#hanging",
         f"Page: {page}",
     ]
-    assert "Also: " not in attachment["text"]
+    assert "Also: " not in field["value"]
+    details = pager["payload"]["custom_details"]
     assert pager["payload"]["severity"] == "critical"
-    assert pager["payload"]["custom_details"]["command"] == hang.suggested_command
-    assert pager["payload"]["custom_details"]["incident"] == attachment["text"]
-    for text in (attachment["text"], json.dumps(pager)):
+    assert details["command"] == hang.suggested_command
+    assert (details["incident"], details["details"]) == (attachment["text"], field["value"])
+    assert "evil" in field["value"]
+    for text in (json.dumps(attachment), json.dumps(pager)):
         assert "<!" not in text
         assert "<@" not in text
         assert "@here" not in text
-        assert "evil" in text
         assert "evil.example" not in text
         assert "https://evil" not in text
 
@@ -156,8 +165,17 @@ def test_a_team_gets_the_same_details_as_the_platform(stage: Stage, owner: Any) 
     (pager,) = stage.until("pagerduty")
     whom = "Checkout (#checkout-oncall)" if owner is not None else "not known"
     details = pager["payload"]["custom_details"]
-    for text in (attachment["text"], details["incident"]):
-        for said in ("Open since at least ", f"Owner: {whom}.", "21 records", "Safe to end it? ", "Next: ", "Page: "):
+    assert_is_seen_without_a_click(attachment["text"])
+    slack = attachment["text"] + attachment["fields"][0]["value"]
+    for text in (slack, details["incident"] + details["details"]):
+        for said in (
+            "Open since at least ",
+            f"Owner: {whom}.",
+            "21 records",
+            "*Safe to end it?* ",
+            "*Next:* ",
+            "Page: ",
+        ):
             assert said in text
     assert details["command"]
     assert (details["firing"], details["resolved"]) == ("1", "0")
@@ -178,7 +196,7 @@ def test_a_storm_of_one_cause_is_one_message_and_one_page(stage: Stage) -> None:
     assert re.fullmatch(r"\[FIRING 1000\] cluster: orders-\d+: Kafka transaction hanging", storm[-1])
     assert titles(stage).count("[FIRING] cluster: payments-3: Kafka transaction hanging") == 1
     assert len({one["dedup_key"] for one in stage.of("pagerduty")}) == 2, "pages"
-    text = max((one["attachments"][0]["text"] for one in stage.of("slack")), key=len)
+    text = max((one["attachments"][0]["fields"][0]["value"] for one in stage.of("slack")), key=len)
     assert text.count("\nAlso: cluster: orders-") == 5
     assert "of this cause in all" in text
     assert len(text) < 4_000
@@ -195,6 +213,8 @@ def test_nobody_gets_info(stage: Stage) -> None:
     ((attachment,),) = (one["attachments"] for one in stage.until("slack"))
     assert "Kafka transaction late" in attachment["title"]
     assert "If its application is a Flink job" in attachment["text"]
+    assert "Then: To end it, restart its application" in attachment["fields"][0]["value"]
+    assert_is_seen_without_a_click(attachment["text"])
 
 
 def test_an_end_says_how_it_ended(stage: Stage) -> None:
@@ -208,5 +228,7 @@ def test_an_end_says_how_it_ended(stage: Stage) -> None:
         "[RESOLVED] cluster: orders-3: Kafka transaction hanging: aborted by administr"
     )
     assert attachment["text"].startswith("It is over: aborted by administrator, after ")
-    assert "No marker will ever come" not in attachment["text"]
-    assert "```" not in attachment["text"]
+    said = json.dumps(attachment)
+    assert "No marker will ever come" not in said
+    assert "```" not in said
+    assert "Owner: not known." in attachment["fields"][0]["value"]

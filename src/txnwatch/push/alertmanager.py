@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from txnwatch.http_client import Address, HttpClient
-from txnwatch.push.message import harmless, message_of, page_of, without_markup
+from txnwatch.push.message import PARTS, harmless, message_of, page_of, without_markup
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetThread
 from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts
@@ -246,6 +246,7 @@ def _annotations(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, 
     found = {
         "summary": message.summary,
         "description": "\n".join(message.lines),
+        **message.parts,
         "runbook_url": message.runbook,
         "page_url": message.page,
         "command": message.command,
@@ -267,7 +268,7 @@ def _moved(alert: Alert) -> dict[str, str]:
 
 def _not_over(found: dict[str, str], why: str) -> dict[str, str]:
     """The annotations of an alert that ends before its incident: a chat would say that it is resolved."""
-    kept = {name: text for name, text in found.items() if name != "command"}
+    kept = {name: text for name, text in found.items() if name != "command" and name not in PARTS}
     return {**kept, "summary": f"{found['summary']}: not over", "description": f"It is not over. {why}"}
 
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.telling.renderings import sentences
 from txnwatch.state.telling.statements import StatementKind, Told, how_it_ended, tell
 from txnwatch.state.text import CUT_MARK, duration_text, printable
 
@@ -43,30 +44,37 @@ class Message(NamedTuple):
 
     Attributes:
         summary: the cluster, the place and the verdict, or how it ended; for a title.
-        lines: what is said; none begins with text of others.
+        parts: what is said, by the kind of statement; the steps are `next` and `then`.
         command: the next command, for a code block; empty if there is none.
         runbook: the link to what to do about the verdict.
         page: the link to the incident; empty without an address of the page.
     """
 
     summary: str
-    lines: tuple[str, ...]
+    parts: Mapping[str, str]
     command: str
     runbook: str
     page: str
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The parts as lines; none begins with text of others."""
+        return tuple(f"{_LABELS.get(name, '')}{text}" for name, text in self.parts.items())
+
     def as_text(self, status: str) -> str:
-        """The message for a chat."""
-        fenced = f"```\n{self.command}\n```" if self.command else ""
-        links = (f"Runbook: {self.runbook}", f"Page: {self.page}" if self.page else "")
-        return "\n".join(filter(None, (f"[{status.upper()}] {self.summary}", *self.lines, fenced, *links)))
+        """The message for a chat; the command is behind the step that it does."""
+        fenced = [f"```\n{self.command}\n```"] if self.command else []
+        behind = len(self.lines) - int(_THEN in self.parts)
+        links = (f"Runbook: {self.runbook}", *([f"Page: {self.page}"] if self.page else []))
+        lines = (*self.lines[:behind], *fenced, *self.lines[behind:])
+        return "\n".join((f"[{status.upper()}] {self.summary}", *lines, *links))
 
 
 def message_of(event: IncidentEvent, external_url: str | None = None) -> Message:
     """The message about an incident; `external_url` is the address of the page."""
     return Message(
         summary=summary_of(event),
-        lines=tuple(lines_of(tell(event, _name))),
+        parts=parts_of(tell(event, _name)),
         command=command_of(event),
         runbook=f"{_RUNBOOK}#{event.verdict}",
         page=page_of(external_url, event.incident_id),
@@ -105,26 +113,24 @@ _ORDER: Final = (
     StatementKind.WHY,
     StatementKind.SAFE,
 )
+_NEXT: Final = "next"
+_THEN: Final = "then"
+PARTS: Final = (str(StatementKind.ENDS), *map(str, _ORDER), _NEXT, _THEN)
+_LABELS: Final = {
+    str(StatementKind.WHY): "Why: ",
+    str(StatementKind.SAFE): "Safe to end it? ",
+    _NEXT: "Next: ",
+    _THEN: "Then: ",
+}
 
 
-def lines_of(told: Iterable[Told]) -> Iterator[str]:
-    """The statements, one kind a line; the end of what is over comes first."""
+def parts_of(told: Iterable[Told]) -> dict[str, str]:
+    """The statements by their kinds, in the order of the lines; the end of what is over comes first."""
     found = list(told)
     steps = [one.text for one in found if one.kind is StatementKind.NEXT]
-    if not steps:
-        yield from _line(found, StatementKind.ENDS)
-    for kind in _ORDER:
-        yield from _line(found, kind)
-    yield from (f"{'Then' if number else 'Next'}: {text}" for number, text in enumerate(steps))
-
-
-_LABELS: Final = {StatementKind.SAFE: "Safe to end it? ", StatementKind.WHY: "Why: "}
-
-
-def _line(told: Iterable[Told], kind: StatementKind) -> Iterator[str]:
-    text = " ".join(one.text for one in told if one.kind is kind)
-    if text:
-        yield f"{_LABELS.get(kind, '')}{text}"
+    kinds = _ORDER if steps else (StatementKind.ENDS, *_ORDER)
+    parts = {**sentences(found, *kinds), _NEXT: " ".join(steps[:1]), _THEN: " ".join(steps[1:])}
+    return {name: text for name, text in parts.items() if text}
 
 
 def command_of(event: IncidentEvent) -> str:

@@ -96,6 +96,16 @@ def test_the_prefix_of_a_hostile_id_is_only_text() -> None:
     assert len(shown) <= 80
 
 
+def test_the_parts_of_the_description_are_annotations_too() -> None:
+    annotations = alert_of(an_event(), LABELLED_TARGET, FORMED_MS).annotations
+    for part in ("since", "holds", "whom", "hurt", "why", "safe", "next"):
+        assert annotations[part] in annotations["description"]
+    assert "ends" not in annotations
+    over = alert_of(a_life("incident")[-1], LABELLED_TARGET, FORMED_MS).annotations
+    assert over["ends"].startswith("It is over: ")
+    assert not over.keys() & {"safe", "next", "then"}
+
+
 def test_what_is_only_info_is_no_alert_unless_it_is_asked_for() -> None:
     event = an_event(verdict="long_running", severity="info")
     assert not alert_of(event, LABELLED_TARGET, FORMED_MS).is_firing
@@ -190,7 +200,7 @@ def test_every_annotation_with_a_foreign_text_is_harmless() -> None:
     assert not set(foreign) & set("<>&@`")
     assert "://" not in foreign
     assert "and 6 more" in annotations["description"]
-    assert sum(map(len, annotations.values())) < 4_000
+    assert sum(map(len, annotations.values())) < 10_000, "the description, and its parts once more"
 
 
 @pytest.mark.parametrize("command", ["x" * 1_001, "abort --id '<!channel>'", "a & b", "a\x1b[31m", "a `b`"])

@@ -63,9 +63,23 @@ def test_an_end_says_how_by_whom_and_after_how_long() -> None:
 def test_each_step_has_its_place() -> None:
     whole = {"topic": None, "partition": None, "topic_id": None, "verdict": "late"}
     message = message_of(an_event(**whole, suggested_command="txnwatch explain --transactional-id a"))
-    steps = [line for line in message.lines if line.startswith(("Next: ", "Then: "))]
-    assert [step[:6] for step in steps] == ["Next: ", "Then: "]
+    lines = message.as_text("opened").splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("Next: "))
+    assert lines[at + 1 : at + 4] == ["```", "txnwatch explain --transactional-id a", "```"], "the command of this step"
+    assert lines[at + 4].startswith("Then: ")
     assert IF_FLINK in next(line for line in message.lines if line.startswith("Safe to end it? "))
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("topic", ["t" * 249, None])
+def test_a_message_with_the_longest_names_is_not_split(verdict: Verdict, topic: str | None) -> None:
+    """Slack divides a text of more than 4,000 characters, also in a code block."""
+    groups = [{**group, "group_id": "<" * 300 + str(number)} for number in range(9) for group in GROUPS]
+    waiting = [{"group_id": f"{number}{'>' * 300}", "partitions": ()} for number in range(9)]
+    names = {"transactional_id": "*" * 32_767, "outcome_detail": "x" * 900, "suggested_command": "c" * 1_000}
+    given = {**names, "consumer_groups": groups, "waiting_groups": waiting, "pending_partitions": ("p" * 255,) * 9}
+    event = an_event(verdict=verdict, topic=topic, **given, owner={**OWNER_VALUE, "name": "n" * 200}, reason=None)
+    assert len(message_of(event, PAGE).as_text("opened")) <= 4_000
 
 
 @pytest.mark.parametrize("verdict", Verdict)
