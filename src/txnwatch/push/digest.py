@@ -21,6 +21,7 @@ from txnwatch.state.telling.statements import how_it_ended
 
 MINUTE_MS: Final = DurationMs(60_000)
 MOST_CAUSES: Final = 8
+LONGEST_DIGEST: Final = 4_000  # Slack divides a longer text, also in a code block
 _LONGEST_PLACE: Final = 80
 
 
@@ -80,9 +81,17 @@ def digest_of(events: Iterable[IncidentEvent], external_url: str | None) -> str:
         *(f"{_counts(alike)}: {_cause(cause, alike[0])}" for cause, alike in named),
         *([f"{_count(left, 'more cause')}."] if left > 0 else []),
         *([f"Page: {page_of(external_url)}"] if external_url is not None else []),
-        *([f"The worst one:\n{message_of(worst, external_url).as_text(worst.status)}"] if worst.is_open else []),
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_worst(worst, external_url, sum(map(len, lines)) + len(lines))])
+
+
+def _worst(event: IncidentEvent, external_url: str | None, length: int) -> list[str]:
+    """The worst incident if it is open, whole if its message has place behind so many characters."""
+    if not event.is_open:
+        return []
+    message = message_of(event, external_url)
+    whole = f"The worst one:\n{message.as_text(event.status)}"
+    return [whole if length + len(whole) <= LONGEST_DIGEST else f"The worst one: {message.summary}"]
 
 
 def _clusters(causes: Iterable[Cause]) -> str:

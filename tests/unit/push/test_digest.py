@@ -110,5 +110,18 @@ def test_a_digest_of_many_causes_is_short() -> None:
     assert len(text) < 4_000
 
 
+def test_a_digest_with_the_longest_names_is_not_split() -> None:
+    names = {
+        "transactional_id": "*" * 32_767,
+        "suggested_command": "c" * 1_000,
+        "owner": {**OWNER_VALUE, "name": "n" * 200},
+    }
+    events = [an_event(f"{number}", topic=f"{number}{'t' * 247}", **names) for number in range(20)]
+    text = digest_of(events, PAGE)
+    assert len(text) <= 4_000
+    assert "\nThe worst one: cluster: " in text
+    assert "```" not in text
+
+
 def test_one_event_is_a_message() -> None:
     assert text_of([an_event()], PAGE) == message_of(an_event(), PAGE).as_text("opened")
