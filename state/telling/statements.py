@@ -326,7 +326,8 @@ def _hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
     yield from _groups(event, shown, "Groups that stand still", "Groups that wait for their committed offsets")
     at_risk = [shown(group.group_id) for group in event.consumer_groups if group.state is GroupState.AT_RISK]
     if at_risk:
-        yield f"Groups at risk, which stop once they reach that offset: {some(at_risk, _GROUPS_NAMED)}."
+        offset = event.last_stable_offset if event.last_stable_offset is not None else event.txn_start_offset
+        yield f"Groups at risk, which stop once they reach offset {offset}: {some(at_risk, _GROUPS_NAMED)}."
 
 
 def _was_hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:

@@ -32,7 +32,7 @@ Producer id 4711, epoch 2, has a transaction open on orders-3 from offset 99. It
 in state CompleteAbort now at broker 1.
 Owner: Checkout (#checkout-oncall).
 read_committed consumers of orders-3 stop at offset 99: 21 records up to 120 are hidden from them, and the log cleaner \
-stops there too. Groups that stand still: ledger. Groups at risk, which stop once they reach that offset: audit.
+stops there too. Groups that stand still: ledger. Groups at risk, which stop once they reach offset 99: audit.
 Why: No marker will ever come: the transaction is complete, and its marker is missing here (already_completed).
 Safe to end it? An ABORT marker is right: no client was told that this data is committed.
 Next: Write the ABORT marker. The command fences the id first: the application that uses it must start again.

@@ -60,7 +60,7 @@ def test_since_when_whose_and_who_is_hurt_is_told() -> None:
     assert told["since"] == "Open since at least 2023-11-14 22:13:20 UTC, for 3 min 20 s."
     assert told["whom"] == "Owner: Checkout (#checkout-oncall)."
     assert "Groups that stand still: ledger." in told["hurt"]
-    at_risk = "Groups at risk, which stop once they reach that offset: risky 0, risky 1, risky 2 and 2 more."
+    at_risk = "Groups at risk, which stop once they reach offset 99: risky 0, risky 1, risky 2 and 2 more."
     assert told["hurt"].endswith(at_risk)
     late = as_json(tell(an_event(verdict="late", open_since_clock="coordinator")))
     assert late["since"] == "Open since 2023-11-14 22:13:20 UTC, for 1.2 s."
