@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar
 
 # Cuts text of others for people. A transactional id, a client id and a group id have up to 32,767 characters, and the
@@ -285,7 +286,9 @@ def is_host_name(text: str) -> bool:
     return bool(text) and "\0" not in text
 
 
-# Durations, for a table and for a sentence.
+# Durations, for a table and for a sentence, and times for a sentence.
+
+_LAST_DATE_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
 
 def two_units(seconds: int, *, minute: str = "m", gap: str = "") -> str:
@@ -295,6 +298,21 @@ def two_units(seconds: int, *, minute: str = "m", gap: str = "") -> str:
     if not hours:
         return f"{minutes}{gap}{minute}{gap}{seconds:02d}{gap}s"
     return f"{hours}{gap}h{gap}{rest:02d}{gap}{minute}" if hours < 48 else f"{hours // 24}{gap}d{gap}{hours % 24}{gap}h"
+
+
+def duration_text(milliseconds: int) -> str:
+    """A duration in a sentence."""
+    seconds = max(0, milliseconds) / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds)} s" if seconds < 60 else two_units(int(seconds), minute="min", gap=" ")
+
+
+def utc_text(milliseconds: int) -> str:
+    """A time in a sentence; one that is no date, which the clock of a client can have, stays a number."""
+    if not 0 <= milliseconds <= _LAST_DATE_MS:
+        return f"{milliseconds} ms"
+    return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 # Says a change once, and its end once: a log with the same line in every micro-batch is not read.

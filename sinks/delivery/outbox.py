@@ -23,7 +23,7 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.pauses import Attempts, Every
 from txnwatch.state.model.ports import EventsTopicWriter, Log, Mirror, OpenIncidentsView
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs
-from txnwatch.state.text import Said
+from txnwatch.state.text import Said, duration_text, printable
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
 _FORGET_PAUSE_MS = DurationMs(600_000)
@@ -38,12 +38,14 @@ class DeliveryCounts(NamedTuple):
         refused: events that were set aside, because it refuses them.
         oldest_ms: the time of the oldest event that is not delivered; None if there is none.
         is_stopped: whether it wants no more events.
+        error: why the last attempt failed; None if it did not.
     """
 
     delivered: int
     refused: int = 0
     oldest_ms: TimestampMs | None = None
     is_stopped: bool = False
+    error: str | None = None
 
 
 class Outbox:
@@ -63,6 +65,7 @@ class Outbox:
         self._said = Said[str]()
         self.failures = 0
         self._delivered = 0
+        self._error: str | None = None
 
     @property
     def waiting(self) -> int:
@@ -76,7 +79,7 @@ class Outbox:
             oldest_ms = self._waiting[0].time_ms
         except IndexError:  # the thread of a mirror may have emptied the queue
             oldest_ms = None
-        return DeliveryCounts(self._delivered, oldest_ms=oldest_ms)
+        return DeliveryCounts(self._delivered, oldest_ms=oldest_ms, error=self._error)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Adds events at the end of the queue."""
@@ -95,10 +98,12 @@ class Outbox:
                 self._delivered += len(part)
         except SinkError as exc:
             self.failures += 1
+            self._error = str(exc)
             if self._said.is_new("delivery"):
                 self._log.warning(f"{exc}; {self.waiting} events are kept and delivered later")
             self._attempts.put_off(now_ms)
         else:
+            self._error = None
             if self._said.is_over("delivery"):
                 self._log.info(f"{self.name} works again: all kept events are delivered")
             self._attempts.end()
@@ -206,6 +211,38 @@ class MirrorQueue(Protocol):
 
     def forget(self, has_ended: Callable[[str], bool], now_ms: TimestampMs) -> None:
         """See OpenIncidentsView."""
+
+
+class FailingTarget(NamedTuple):
+    """A destination that does not take its events now.
+
+    Attributes:
+        oldest_ms: the time of the oldest event that waits; None if none does.
+        error: why the last attempt failed.
+    """
+
+    name: str
+    waiting: int
+    oldest_ms: TimestampMs | None
+    error: str
+
+    def text(self, now_ms: TimestampMs) -> str:
+        """On one line."""
+        if self.oldest_ms is None:
+            return printable(f"{self.name}: no event waits: {self.error}")
+        count = f"{self.waiting:,} event{' waits' if self.waiting == 1 else 's wait'}"
+        for_ms = duration_text(now_ms - self.oldest_ms)
+        return printable(f"{self.name}: {count}, the oldest for {for_ms}: {self.error}")
+
+
+def failing_targets(outboxes: Iterable[Outbox | MirrorQueue]) -> list[FailingTarget]:
+    """The destinations whose last attempt failed."""
+    found = ((outbox, outbox.tally) for outbox in outboxes)
+    return [
+        FailingTarget(outbox.name, outbox.waiting, tally.oldest_ms, tally.error)
+        for outbox, tally in found
+        if tally.error is not None
+    ]
 
 
 class MirrorOutbox(Outbox):

@@ -17,7 +17,14 @@ from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, grantee_of, librd
 from txnwatch.push.targets import PushTargets
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.outbox import BackgroundMirror, MirrorOutbox, MirrorQueue, OpenList, TopicOutbox
+from txnwatch.sinks.delivery.outbox import (
+    BackgroundMirror,
+    MirrorOutbox,
+    MirrorQueue,
+    OpenList,
+    TopicOutbox,
+    failing_targets,
+)
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.group_lease import GroupLease, SpeakerGate
@@ -175,6 +182,7 @@ class SinkSet:
             self.is_ready,
             lambda: self.ledger.topic.waiting,
             lambda: self.ledger.undecided,
+            lambda: failing_targets(self.ledger.outboxes),
             lambda: self.ledger.speaks,
         )
 

@@ -64,6 +64,7 @@ class Heartbeat:
         is_coordinator_read: whether at least a part of `__transaction_state` is read to its end: else nothing at all is
             proven. Without that log (`coordinator_view`), whether the watch reads at all.
         coordinator_view: how the coordinators' view is known.
+        failing_targets: the first destinations of events that do not take them, each with what waits and why.
         is_ready: whether the watch has read what it needs once.
         undelivered_events: how many events the events topic has not taken.
         topics_digest: of the settings that choose the topics. Watchers with the same one cover the same partitions.
@@ -87,6 +88,7 @@ class Heartbeat:
     undecided_spans: int
     undecided_names: tuple[str, ...]
     leaderless_names: tuple[str, ...]
+    failing_targets: tuple[str, ...]
     is_ready: bool | None = None
     undelivered_events: int | None = None
     topics_digest: str | None = None
@@ -127,7 +129,7 @@ def _are_names(value: Any) -> bool:  # noqa: ANN401 - a decoded value
     return isinstance(value, list) and len(value) <= MOST_NAMES and all(map(_is_name, value))
 
 
-LISTS: Final = ("unproven_names", "undecided_names", "leaderless_names")
+LISTS: Final = ("unproven_names", "undecided_names", "leaderless_names", "failing_targets")
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "instance": is_text(NAME_BYTES),
     "version": is_text(255),

@@ -73,7 +73,9 @@ def first_command(told: Iterable[Told]) -> str | None:
 # Text.
 
 _NAMED: Final = 5
-_IN_A_TABLE: Final = frozenset({StatementKind.HOLDS, StatementKind.HURT})  # its columns have them
+_IN_A_TABLE: Final = frozenset(  # its columns have them
+    {StatementKind.HOLDS, StatementKind.SINCE, StatementKind.WHOM, StatementKind.HURT}
+)
 
 
 def numbered(told: Iterable[Told]) -> list[Told]:

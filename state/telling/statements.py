@@ -16,21 +16,23 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from txnwatch.state.abort.fencing import last_door
-from txnwatch.state.model.incident import EndedBy, EndKind, GroupState, IncidentEvent
+from txnwatch.state.model.incident import EndedBy, EndKind, GroupState, IncidentEvent, SinceClock
 from txnwatch.state.model.incident import ExpectedOutcome as O
-from txnwatch.state.model.ownership import ADVICE_MEANS
+from txnwatch.state.model.ownership import ADVICE_MEANS, FLINK, Certainty
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Family, Reason, Verdict
 from txnwatch.state.telling.commands import has_fence, is_look
 from txnwatch.state.telling.hurt import held_text
-from txnwatch.state.text import cut, some
+from txnwatch.state.text import cut, duration_text, some, utc_text
 
 
 class StatementKind(StrEnum):
     """What a statement answers."""
 
     HOLDS = "holds"
+    SINCE = "since"
+    WHOM = "whom"
     HURT = "hurt"
     WHY = "why"
     OUTCOME = "outcome"
@@ -123,6 +125,10 @@ OUTCOME_WORDS: Final = {
 FENCES_FIRST: Final = "The command fences the id first: the application that uses it must start again."
 LOOK_AGAIN: Final = "Look again before you act."
 IF_TRUE: Final = "If this event is true:"
+IF_FLINK: Final = (
+    "If its application is a Flink job that is down for a restart, ask the owner first: the job commits it when it is "
+    "resumed from its checkpoint or savepoint, and an abort or a fence loses its data."
+)
 HELD_SAFE: Final = "Write no marker: it would end the producer's next transaction."
 HELD: Final = "Do nothing now: the producer's next transaction holds it ({state}), and the marker of that one ends it."
 _Of = Callable[[IncidentEvent], str]
@@ -134,6 +140,7 @@ class VerdictWords(NamedTuple):
     Attributes:
         brief: what it is, behind the name of what holds the partition.
         why: what is wrong.
+        was: the same, once it is over.
         safe: whether it may be ended; for a hang the row of its outcome has it.
         do: the first step.
         then: the step after it; None if there is none.
@@ -141,6 +148,7 @@ class VerdictWords(NamedTuple):
 
     brief: str
     why: _Of
+    was: _Of
     safe: str
     do: str
     then: _Of | None = None
@@ -177,6 +185,12 @@ def _why_hanging(event: IncidentEvent) -> str:
     return f"No marker will ever come: {reason_text(event.reason, event.expected_outcome)} ({event.reason})."
 
 
+def _why_it_hung(event: IncidentEvent) -> str:
+    if event.reason is None:
+        return "It hung: no live transaction held it."
+    return f"It hung. Found at that time: {reason_text(event.reason, event.expected_outcome)} ({event.reason})."
+
+
 def _why_stuck(event: IncidentEvent) -> str:
     count = len(event.pending_partitions)
     if not count:
@@ -186,10 +200,11 @@ def _why_stuck(event: IncidentEvent) -> str:
 
 _OWNED: Final = "Write no marker: its coordinator still owns it."
 VERDICT_WORDS: Final = {
-    Verdict.HANGING: VerdictWords("hanging, it never ends by itself", _why_hanging, "", ""),
+    Verdict.HANGING: VerdictWords("hanging, it never ends by itself", _why_hanging, _why_it_hung, "", ""),
     Verdict.STUCK_PREPARE: VerdictWords(
         "its outcome is decided, and markers are missing",
         _why_stuck,
+        lambda _: "Its outcome was decided, and markers or the last record of its coordinator were missing.",
         "Write no marker: its coordinator repeats those that are missing.",
         "Look which partitions it waits for, and bring their leaders back: then the coordinator writes the markers.",
         lambda event: markers_again(_door(event)),
@@ -197,6 +212,7 @@ VERDICT_WORDS: Final = {
     Verdict.LATE: VerdictWords(
         "late, its coordinator has not aborted it",
         lambda _: "Its timeout has passed, and its coordinator has not aborted it.",
+        lambda _: "Its timeout had passed, and its coordinator had not aborted it.",
         _OWNED,
         "Look at it and at its coordinator.",
         _sooner,
@@ -204,6 +220,7 @@ VERDICT_WORDS: Final = {
     Verdict.LONG_RUNNING: VerdictWords(
         "long running, its coordinator will abort it",
         lambda _: "It has used most of its timeout. Its coordinator aborts it at the timeout.",
+        lambda _: "It had used most of its timeout.",
         _OWNED,
         "Look at the application, or do nothing.",
         _sooner,
@@ -211,6 +228,7 @@ VERDICT_WORDS: Final = {
     Verdict.STRAY_WRITE: VerdictWords(
         "a stray write, which is over",
         lambda _: "Data that no transaction owned was ended with a later transaction. Nothing hangs now.",
+        lambda _: "Data that no transaction owned was ended with a later transaction.",
         "There is nothing to end.",
         "Look at the client: exactly-once was broken there.",
     ),
@@ -240,17 +258,20 @@ def tell(event: IncidentEvent, shown: Shown = cut) -> tuple[Told, ...]:
 
 
 def _tell(event: IncidentEvent, shown: Shown) -> Iterator[Told]:
+    words = VERDICT_WORDS[event.verdict]
     yield Told(StatementKind.HOLDS, _holds(event, shown))
-    yield Told(StatementKind.WHY, VERDICT_WORDS[event.verdict].why(event))
-    hurt = " ".join(_hurt(event, shown))
+    yield Told(StatementKind.SINCE, _since(event))
+    yield Told(StatementKind.WHOM, _whom(event, shown))
+    yield Told(StatementKind.WHY, words.why(event) if event.is_open else words.was(event))
+    hurt = " ".join(_hurt(event, shown) if event.is_open else _was_hurt(event, shown))
     if hurt:
         yield Told(StatementKind.HURT, hurt)
-    if event.verdict is Verdict.HANGING:
-        yield Told(StatementKind.OUTCOME, _outcome(event, shown))
     if event.is_open:
+        if event.verdict is Verdict.HANGING:
+            yield Told(StatementKind.OUTCOME, _outcome(event, shown))
         yield Told(StatementKind.SAFE, _safe(event))
-    if event.advice is not None:
-        yield Told(StatementKind.SAFE, ADVICE_MEANS[event.advice])
+        if (caution := _caution(event)) is not None:
+            yield Told(StatementKind.SAFE, caution)
     yield Told(StatementKind.ENDS, _ends(event))
     if event.is_open:
         yield from _steps(event)
@@ -261,23 +282,68 @@ def _holds(event: IncidentEvent, shown: Shown) -> str:
     name = event.transactional_id
     owner = f"Its transactional id is {shown(name)}" if name is not None else "No transactional id of it is known"
     broker = f" at broker {event.coordinator_id}" if event.coordinator_id is not None else ""
-    state = f", in state {event.transaction_state} now{broker}" if event.transaction_state is not None else ""
+    has, now = ("had", " then") if _is_past(event) else ("has", " now")
+    state = f", in state {event.transaction_state}{now}{broker}" if event.transaction_state is not None else ""
     if event.topic is None:
-        return f"{producer}, has a transaction open. {owner}{state}."
+        return f"{producer}, {has} a transaction open. {owner}{state}.{_partitions(event, shown)}"
     where = f"{shown(event.topic)}-{event.partition}"
-    return f"{producer}, has a transaction open on {where} from offset {event.txn_start_offset}. {owner}{state}."
+    return f"{producer}, {has} a transaction open on {where} from offset {event.txn_start_offset}. {owner}{state}."
+
+
+def _is_past(event: IncidentEvent) -> bool:
+    """Whether its transaction is over; a stray write is over when it is found."""
+    return not event.is_open or event.verdict is Verdict.STRAY_WRITE
+
+
+def _partitions(event: IncidentEvent, shown: Shown) -> str:
+    """The partitions of a whole transaction: those without its marker, or its participants."""
+    pending, all_of_it = event.pending_partitions, event.evidence.coordinator_partitions
+    what, names = ("Its marker is missing on", pending) if pending else ("Its partitions", all_of_it)
+    return f" {what}: {some([shown(one) for one in names], _GROUPS_NAMED)}." if names and event.is_open else ""
+
+
+def _since(event: IncidentEvent) -> str:
+    """Since when it is open, or decided. The age is that of the event: `open_since_ms` may be of another clock."""
+    least = "at least " if event.open_since_clock is SinceClock.OBSERVED else ""
+    what = "decided" if RULE_OF[event.verdict].family is Family.PREPARE else "open"
+    since = f"since {least}{utc_text(event.open_since_ms)}"
+    if _is_past(event):
+        return f"It was {what} {since}."
+    return f"{what.capitalize()} {since}, for {duration_text(event.age_ms)}."
+
+
+def _whom(event: IncidentEvent, shown: Shown) -> str:
+    if event.owner is None:
+        return "Owner: not known."
+    contact = f" ({shown(event.owner.contact)})" if event.owner.contact is not None else ""
+    return f"Owner: {shown(event.owner.name)}{contact}."
 
 
 def _hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
     if event.topic is not None and event.partition is not None and event.hidden_records:
         place = TopicPartition(shown(event.topic), event.partition)
         yield held_text(place, event.last_stable_offset, event.high_watermark, event.hidden_records)
-    stopped = [shown(group.group_id) for group in event.consumer_groups if group.state is GroupState.STOPPED]
-    waiting = [shown(group.group_id) for group in event.waiting_groups]
-    if stopped:
-        yield f"Groups that stand still: {some(stopped, _GROUPS_NAMED)}."
-    if waiting:
-        yield f"Groups that wait for their committed offsets: {some(waiting, _GROUPS_NAMED)}."
+    yield from _groups(event, shown, "Groups that stand still", "Groups that wait for their committed offsets")
+    at_risk = [shown(group.group_id) for group in event.consumer_groups if group.state is GroupState.AT_RISK]
+    if at_risk:
+        offset = event.last_stable_offset if event.last_stable_offset is not None else event.txn_start_offset
+        yield f"Groups at risk, which stop once they reach offset {offset}: {some(at_risk, _GROUPS_NAMED)}."
+
+
+def _was_hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
+    if event.topic is not None and event.hidden_records:
+        count = f"{event.hidden_records} record{'s' if event.hidden_records != 1 else ''}"
+        yield f"Before its end, at least {count} of {shown(event.topic)}-{event.partition} were hidden."
+    yield from _groups(event, shown, "Groups that stood still", "Groups that waited for their committed offsets")
+
+
+def _groups(event: IncidentEvent, shown: Shown, stopped: str, waiting: str) -> Iterator[str]:
+    """The groups that do not get on."""
+    found = {
+        stopped: [shown(group.group_id) for group in event.consumer_groups if group.state is GroupState.STOPPED],
+        waiting: [shown(group.group_id) for group in event.waiting_groups],
+    }
+    yield from (f"{what}: {some(names, _GROUPS_NAMED)}." for what, names in found.items() if names)
 
 
 def _outcome(event: IncidentEvent, shown: Shown) -> str:
@@ -297,6 +363,15 @@ def _safe(event: IncidentEvent) -> str:
     return f"{IF_TRUE} {safe[0].lower()}{safe[1:]}" if _is_a_claim(event) else safe
 
 
+def _caution(event: IncidentEvent) -> str | None:
+    """What else to know before it is ended: a late transaction of Flink looks like one that is forgotten."""
+    if event.advice is not None:
+        return ADVICE_MEANS[event.advice]
+    made_by = event.application
+    is_another = made_by is not None and made_by.certainty is Certainty.CERTAIN and made_by.framework != FLINK
+    return IF_FLINK if event.verdict is Verdict.LATE and not is_another else None
+
+
 def _is_held(event: IncidentEvent) -> bool:
     """Whether the producer's next transaction holds the data of a hang."""
     state = event.transaction_state
@@ -312,7 +387,7 @@ def _is_a_claim(event: IncidentEvent) -> bool:
 
 def _ends(event: IncidentEvent) -> str:
     if event.resolution is not None:
-        return f"It is over: {how_it_ended(event)}."
+        return f"It is over: {how_it_ended(event)}, after {duration_text(event.age_ms)}."
     return f"Ends by itself: {RULE_OF[event.verdict].ends_by_itself}."
 
 

@@ -82,7 +82,7 @@ def a_watch(kafka: EmbeddedKafka, directory: Path, *flags: str) -> RunningWatch:
 def pushes(alertmanager: Receiver, directory: Path) -> tuple[str, str]:
     """The flags for a push to one Alertmanager."""
     file = directory / "push.toml"
-    file.write_text(f'[[alertmanager]]\nname = "main"\nurls = ["{alertmanager.url}"]\n')
+    file.write_text(f'[[alertmanager]]\nname = "main"\nurls = ["{alertmanager.url}"]\nleast_severity = "info"\n')
     return "--push-file", str(file)
 
 

@@ -46,7 +46,12 @@ def routed_to(receiver: Receiver) -> dict[str, Any]:
 @contextmanager
 def pushing(directory: Path, *peers: RunningAlertmanager) -> Iterator[PushTargets]:
     target = AlertmanagerTarget(
-        name="main", urls=[peer.url for peer in peers], resend_ms=RESEND_MS, hold_ms=60_000, labels={"env": "test"}
+        name="main",
+        urls=[peer.url for peer in peers],
+        resend_ms=RESEND_MS,
+        hold_ms=60_000,
+        labels={"env": "test"},
+        least_severity="info",
     )
     targets = PushTargets(PushFile(alertmanager=[target]), directory, wall_clock_ms, LogLines())
     targets.start()
@@ -101,6 +106,7 @@ def test_an_incident_fires_at_once_and_ends_with_its_end(tmp_path: Path) -> None
             "alertname": HANGING,
             "severity": "critical",
             "cluster": "cluster",
+            "reason": "already_completed",
             "topic": "orders",
             "partition": "3",
             "incident": opened.incident_id,

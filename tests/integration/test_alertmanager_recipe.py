@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,12 @@ import yaml
 
 from support.alertmanager import an_alertmanager, tool
 from support.http_receiver import ReceivedRequest, Receiver, Says, receiving
-from support.incidents import an_event
+from support.incidents import OWNER_VALUE, an_event
 from support.log_lines import LogLines
 from support.waiting import eventually
 from txnwatch.push.push_file import AlertmanagerTarget, PushFile
 from txnwatch.push.targets import PushTargets
+from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, Resolution, resolved
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch_demo.embedded.real_servers import free_ports
 
@@ -24,6 +28,8 @@ pytestmark = pytest.mark.integration
 RECIPE = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.yaml"
 HOSTILE = '<!channel> <@U1> @here ``` https://evil.example "quoted" \x1b[31m\u202e {{ .Status }}'
 _LONG_S = 30.0
+QUIET_S = 5.0  # more than two pauses of a group
+MOST_OF_A_STORM = 4  # the alerts arrive in parts, and a group may be told between two of them
 
 
 def amtool(*arguments: str) -> str:
@@ -42,7 +48,9 @@ def test_amtool_accepts_the_recipe() -> None:
         (["owner=checkout", "severity=critical"], "checkout-pager"),
         (["owner=checkout", "severity=warning"], "checkout"),
         (["owner=none", "severity=critical"], "platform-pager"),
-        (["owner=none", "severity=info"], "platform"),
+        (["owner=none", "severity=warning"], "platform"),
+        (["owner=none", "severity=info"], "nobody"),
+        (["owner=checkout", "severity=info"], "nobody"),
         (["alertname=TxnwatchDown", "severity=critical"], "platform-pager"),
         (["alertname=TxnwatchEventsNotDelivered", "severity=critical"], "platform-pager"),
     ],
@@ -57,7 +65,8 @@ def recipe_to(receiver: Receiver, directory: Path) -> dict[str, Any]:
     (directory / "key").write_text("a-routing-key")
     found: dict[str, Any] = yaml.safe_load(RECIPE.read_text())
     found["global"] = {"pagerduty_url": f"{receiver.url}/pagerduty"}
-    found["route"]["group_wait"] = "0s"
+    found["templates"] = [str(RECIPE.with_name("txnwatch.tmpl"))]
+    found["route"].update(group_wait="1s", group_interval="2s")
     for one in found["receivers"]:
         for slack in one.get("slack_configs", ()):
             slack["api_url_file"] = str(directory / "slack")
@@ -73,40 +82,153 @@ def answered(request: ReceivedRequest) -> Says:
     return Says(202, {"Content-Type": "application/json"}, b'{"status":"success"}')
 
 
-def test_slack_and_pagerduty_get_text_that_mentions_nobody_and_the_command(tmp_path: Path) -> None:
-    now_ms = wall_clock_ms()
-    times = {"open_since_ms": now_ms - 5_000, "time_ms": now_ms, "detected_at_ms": now_ms}
-    hang = an_event(transactional_id=HOSTILE, **times)
+class Stage:
+    """The recipe in a real Alertmanager, and txnwatch that pushes to it."""
+
+    def __init__(self, receiver: Receiver, targets: PushTargets) -> None:
+        self._receiver = receiver
+        self._targets = targets
+
+    def put(self, *events: IncidentEvent) -> None:
+        """Tells the incidents."""
+        self._targets.queues[0].put(events)
+
+    def of(self, kind: str) -> list[Any]:
+        """What Slack or PagerDuty has got."""
+        return [json.loads(one.body) for one in self._receiver.received if one.path == f"/{kind}"]
+
+    def until(self, kind: str, count: int = 1) -> list[Any]:
+        """The same, once there are so many."""
+        return eventually(lambda: (found := self.of(kind))[count - 1 :] and found, _LONG_S, f"{count} of {kind}")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
     with receiving() as receiver:
         receiver.usually = answered
-        config = recipe_to(receiver, tmp_path)
-        with an_alertmanager(tmp_path, *free_ports(1), config) as running:
+        with an_alertmanager(tmp_path, *free_ports(1), recipe_to(receiver, tmp_path)) as running:
             target = AlertmanagerTarget(name="main", urls=[running.url], external_url="https://txnwatch.example")
             targets = PushTargets(PushFile(alertmanager=[target]), tmp_path, wall_clock_ms, LogLines())
             targets.start()
             try:
-                targets.queues[0].put([hang])
-                eventually(lambda: {"/slack", "/pagerduty"} <= paths(receiver), _LONG_S, "both notifications")
+                yield Stage(receiver, targets)
             finally:
                 targets.stop()
-        sent = {request.path: request.body.decode() for request in receiver.received}
-    (attachment,) = json.loads(sent["/slack"])["attachments"]
-    assert attachment["title"] == "[FIRING] orders-3: Kafka transaction hanging"
-    assert attachment["title_link"] == f"https://txnwatch.example/incident/{hang.incident_id}"
-    assert f"```{hang.suggested_command}```" in attachment["text"]
+
+
+def a_hang(name: str = "incident", **changes: Any) -> IncidentEvent:
+    now_ms = wall_clock_ms()
+    times = {"open_since_ms": now_ms - 5_000, "time_ms": now_ms, "detected_at_ms": now_ms}
+    return an_event(name, **times, **changes)
+
+
+def assert_is_seen_without_a_click(text: str) -> None:
+    """Slack shows the text of an attachment up to this size without "Show more"."""
+    assert len(text) < 700
+    assert text.count("\n") < 5
+
+
+def test_slack_and_pagerduty_get_text_that_mentions_nobody_and_the_command(stage: Stage) -> None:
+    hang = a_hang(transactional_id=HOSTILE)
+    stage.put(hang)
+    ((attachment,),) = (one["attachments"] for one in stage.until("slack"))
+    (pager,) = stage.until("pagerduty")
+    assert attachment["title"] == "[FIRING] cluster: orders-3: Kafka transaction hanging"
+    page = f"https://txnwatch.example/incident/{hang.incident_id}"
+    assert attachment["title_link"] == page
+    assert attachment["text"].endswith(f"\n```{hang.suggested_command}```")
     assert attachment["text"].count("```") == 2
-    assert "#hanging|Runbook>" in attachment["text"]
-    pager = json.loads(sent["/pagerduty"])
+    assert_is_seen_without_a_click(attachment["text"])
+    (field,) = attachment["fields"]
+    assert field["value"].splitlines()[-2:] == [
+        "Runbook: https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md#hanging",
+        f"Page: {page}",
+    ]
+    assert "Also: " not in field["value"]
+    details = pager["payload"]["custom_details"]
     assert pager["payload"]["severity"] == "critical"
-    assert pager["payload"]["custom_details"]["command"] == hang.suggested_command
-    for text in (attachment["text"], json.dumps(pager)):
+    assert details["command"] == hang.suggested_command
+    assert (details["incident"], details["details"]) == (attachment["text"], field["value"])
+    assert "evil" in field["value"]
+    for text in (json.dumps(attachment), json.dumps(pager)):
         assert "<!" not in text
         assert "<@" not in text
         assert "@here" not in text
-        assert "evil" in text
         assert "evil.example" not in text
         assert "https://evil" not in text
 
 
-def paths(receiver: Receiver) -> set[str]:
-    return {request.path for request in receiver.received}
+@pytest.mark.parametrize("owner", [None, OWNER_VALUE], ids=["platform", "team"])
+def test_a_team_gets_the_same_details_as_the_platform(stage: Stage, owner: Any) -> None:
+    stage.put(a_hang(owner=owner))
+    ((attachment,),) = (one["attachments"] for one in stage.until("slack"))
+    (pager,) = stage.until("pagerduty")
+    whom = "Checkout (#checkout-oncall)" if owner is not None else "not known"
+    details = pager["payload"]["custom_details"]
+    assert_is_seen_without_a_click(attachment["text"])
+    slack = attachment["text"] + attachment["fields"][0]["value"]
+    for text in (slack, details["incident"] + details["details"]):
+        for said in (
+            "Open since at least ",
+            f"Owner: {whom}.",
+            "21 records",
+            "*Safe to end it?* ",
+            "*Next:* ",
+            "Page: ",
+        ):
+            assert said in text
+    assert details["command"]
+    assert (details["firing"], details["resolved"]) == ("1", "0")
+    assert ("contact" in details and details["contact"]) == ("#checkout-oncall" if owner is not None else "")
+
+
+def test_a_storm_of_one_cause_is_one_message_and_one_page(stage: Stage) -> None:
+    stage.put(
+        *(a_hang(f"incident {number}", partition=number, transactional_id=f"dwh-{number}") for number in range(1_000))
+    )
+    stage.put(a_hang("another cause", topic="payments"))
+    eventually(
+        lambda: {title.rpartition("-")[0][-6:] for title in titles(stage)} >= {"orders", "yments"}, _LONG_S, "both"
+    )
+    time.sleep(QUIET_S)
+    storm = [title for title in titles(stage) if "orders" in title]
+    assert len(storm) <= MOST_OF_A_STORM
+    assert re.fullmatch(r"\[FIRING 1000\] cluster: orders-\d+: Kafka transaction hanging", storm[-1])
+    assert titles(stage).count("[FIRING] cluster: payments-3: Kafka transaction hanging") == 1
+    assert len({one["dedup_key"] for one in stage.of("pagerduty")}) == 2, "pages"
+    text = max((one["attachments"][0]["fields"][0]["value"] for one in stage.of("slack")), key=len)
+    assert text.count("\nAlso: cluster: orders-") == 5
+    assert "of this cause in all" in text
+    assert len(text) < 4_000
+
+
+def titles(stage: Stage) -> list[str]:
+    return [one["attachments"][0]["title"] for one in stage.of("slack")]
+
+
+def test_nobody_gets_info(stage: Stage) -> None:
+    whole = {"topic": None, "partition": None, "topic_id": None, "reason": None}
+    stage.put(a_hang("info", **whole, verdict="long_running", severity="info"))
+    stage.put(a_hang("late", **whole, verdict="late", severity="warning"))
+    ((attachment,),) = (one["attachments"] for one in stage.until("slack"))
+    assert "Kafka transaction late" in attachment["title"]
+    assert "If its application is a Flink job" in attachment["text"]
+    assert "Then: To end it, restart its application" in attachment["fields"][0]["value"]
+    assert_is_seen_without_a_click(attachment["text"])
+
+
+def test_an_end_says_how_it_ended(stage: Stage) -> None:
+    hang = a_hang()
+    stage.put(hang)
+    stage.until("slack")
+    resolution = Resolution(how=EndKind.ABORTED, by=EndedBy.ADMINISTRATOR, at_ms=wall_clock_ms())
+    stage.put(resolved(hang, wall_clock_ms(), resolution))
+    _, (attachment,) = (one["attachments"] for one in stage.until("slack", 2))
+    assert attachment["title"].startswith(
+        "[RESOLVED] cluster: orders-3: Kafka transaction hanging: aborted by administr"
+    )
+    assert attachment["text"].startswith("It is over: aborted by administrator, after ")
+    said = json.dumps(attachment)
+    assert "No marker will ever come" not in said
+    assert "```" not in said
+    assert "Owner: not known." in attachment["fields"][0]["value"]

@@ -29,5 +29,6 @@ def a_heartbeat(**changes: Any) -> Heartbeat:
         "undecided_spans": 0,
         "undecided_names": (),
         "leaderless_names": (),
+        "failing_targets": (),
     }
     return Heartbeat(**{**values, **changes})

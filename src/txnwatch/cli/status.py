@@ -112,7 +112,8 @@ class Watcher:
             f"{beat.unproven_partitions} unproven{f' ({names})' if beat.unproven_names else ''}{of_log}, "
             f"at most {beat.furthest_behind} offsets behind, {undecided}{view}"
         )
-        return f"{evaluated}; {reach}"
+        failing = f"; does not deliver to {'; '.join(beat.failing_targets)}" if beat.failing_targets else ""
+        return f"{evaluated}; {reach}{failing}"
 
 
 def _why_nothing(beat: Heartbeat) -> str:

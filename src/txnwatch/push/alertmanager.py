@@ -3,13 +3,10 @@
 Each peer gets every alert, as Prometheus does it: a balancer would give each alert to one of them. `AlertBook` decides
 without I/O and without a clock, and `AlertmanagerPeer` sends.
 
-The labels are the identity of an alert, so the transactional id is an annotation. Annotations are shown by chat
-systems, which turn some text into a mention of everybody, a link, an image or bold type, and the templates of
-Alertmanager escape nothing. So in text of others, what is not printable and what Slack or Markdown takes for markup, a
-mention or a link is shown as an escape; a name with a dot before letters too, because chats make a link of a domain.
-Three values are not only text. `runbook_url` is a link of ours. `command` is for a code block, and is left out if a
-name in it is markup there or elsewhere; a domain in it is a link outside of a code block. The label `topic` is the name
-of the topic without markup, and may look like a domain: it has letters, digits, `.`, `_` and `-`.
+The labels are the identity of an alert, so the transactional id is an annotation. The annotations are the parts of a
+message (message.py). The labels `reason`, `topic`, `id_prefix` and `owner` are for groups: alerts of one cause share
+them. The label `topic` is the name of the topic without markup, and may look like a domain: it has letters, digits,
+`.`, `_` and `-`.
 
 Law: a firing alert is sent again before it ends. An alert whose labels change is another alert for Alertmanager, so the
 former one is ended first; its labels are kept, also over a restart. An end is sent again for 15 minutes, in case
@@ -20,23 +17,22 @@ from __future__ import annotations
 
 import functools
 import json
-import re
-import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from txnwatch.http_client import Address, HttpClient
+from txnwatch.push.message import PARTS, harmless, message_of, page_of, without_markup
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetThread
 from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
 from txnwatch.state.model.verdicts import VERDICTS, Severity, Verdict
-from txnwatch.state.telling.renderings import sentences, steps_of
-from txnwatch.state.telling.statements import StatementKind, tell
-from txnwatch.state.text import CUT_MARK, GIVEN_NAME, printable
+from txnwatch.state.telling.folding import cause_of
+from txnwatch.state.text import GIVEN_NAME
 
 ALERTS_PATH: Final = "/api/v2/alerts"
 STATUS_PATH: Final = "/api/v2/status"
@@ -65,7 +61,7 @@ class AlertmanagerPeer(TargetThread):
         self._tries = 0
         self._most = _AT_A_TIME
         form = functools.partial(_form, target)
-        self._book = AlertBook(form, target.resend_ms, self._kept())
+        self._book = AlertBook(form, target.resend_ms, self._kept(), target.wants)
 
     def _kept(self) -> dict[str, SentAlert]:
         now_ms = self._now_ms()
@@ -86,7 +82,8 @@ class AlertmanagerPeer(TargetThread):
         """See MirrorQueue."""
         with self._lock:
             oldest_ms = self._book.oldest_ms
-        return DeliveryCounts(self._delivered, self._sender.refused, oldest_ms, self._sender.is_stopped)
+        sender = self._sender
+        return DeliveryCounts(self._delivered, sender.refused, oldest_ms, sender.is_stopped, sender.error)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Takes the latest events of incidents."""
@@ -153,18 +150,8 @@ ALERT_NAMES: Final = {
 HELD: Final = frozenset(rule.verdict for rule in VERDICTS if rule.severity is Severity.CRITICAL)
 RENEWALS_MISSED: Final = 4  # for how many pauses another alert fires without a renewal
 STRAY_FIRES_MS: Final = DurationMs(3_600_000)
-NO_OWNER: Final = "none"
-LONGEST_TEXT: Final = 200
-LONGEST_COMMAND: Final = 1_000
-_RUNBOOK: Final = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md"
-# What is markup in Slack or in Markdown, or a link with `www.` or a scheme. An underscore within a word is none, and a
-# run of them begins no emphasis that no other one ends. Each run is read once, from its beginning.
-_MARKUP: Final = re.compile(
-    r"[\\<>&@`*~\[\]|$^]|:(?=//|\w)|(?<=www)[.]|(?<!_)_++(?![^\W_])|\A[-+=\s]|\A#(?=[#\s]|\Z)|(?<=\A\d)[.](?=\s|\Z)|(?<=\A\d\d)[.](?=\s|\Z)",
-    re.IGNORECASE,
-)
-# An end such as .example. In many scripts a vowel is a combining sign, which is no letter for Python.
-_DOMAIN: Final = re.compile(r"[.\u3002\uff0e\uff61](?=(?:[^\W\d_]|[^\x00-\x7f]){2})")
+NO_REASON: Final = "none"
+LONGEST_PREFIX: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +196,11 @@ def alert_of(event: IncidentEvent, target: AlertmanagerTarget, now_ms: Timestamp
     return Alert(
         event=event,
         labels=_labels(event, target),
-        annotations=_annotations(event),
+        annotations=_annotations(event, target),
         starts_ms=starts_ms,
         ends_ms=max(ends_ms, starts_ms + DurationMs(1)),
         is_firing=is_firing,
-        url=f"{target.external_url.rstrip('/')}/incident/{event.incident_id}" if target.external_url else "",
+        url=page_of(target.external_url, event.incident_id),
     )
 
 
@@ -222,6 +209,8 @@ def _end(event: IncidentEvent, target: AlertmanagerTarget, now_ms: TimestampMs) 
     if event.verdict is _STRAY_WRITE:  # it never ends, and nothing is open
         ends_ms = event.detected_at_ms + STRAY_FIRES_MS
         return min(ends_ms, now_ms + STRAY_FIRES_MS), now_ms < ends_ms
+    if not target.wants(event):  # it was worse before
+        return now_ms, False
     if not event.is_open:
         ended_ms = event.resolution.at_ms if event.resolution is not None else event.time_ms
         return min(ended_ms, now_ms), False
@@ -230,14 +219,17 @@ def _end(event: IncidentEvent, target: AlertmanagerTarget, now_ms: TimestampMs) 
 
 
 def _labels(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
-    place = {}
+    cause = cause_of(event)
     if event.topic is not None:
-        place = {"topic": _MARKUP.sub(_escaped, event.topic), "partition": str(event.partition)}
+        place = {"topic": without_markup(event.topic), "partition": str(event.partition)}
+    else:
+        place = {"id_prefix": harmless(cause.id_prefix, LONGEST_PREFIX)} if cause.id_prefix else {}
     return {
         **target.labels,
         "alertname": ALERT_NAMES[event.verdict],
         "severity": str(event.severity),
         "cluster": event.cluster,
+        "reason": str(event.reason) if event.reason is not None else NO_REASON,
         **place,
         "incident": event.incident_id,
         "owner": team_of(event),
@@ -246,65 +238,38 @@ def _labels(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
 
 def team_of(event: IncidentEvent) -> str:
     """The team that owns the transaction, `none` if it is not known."""
-    return event.owner.team if event.owner is not None and GIVEN_NAME.fullmatch(event.owner.team) else NO_OWNER
+    return event.owner.team if event.owner is not None and GIVEN_NAME.fullmatch(event.owner.team) else WITHOUT_OWNER
 
 
-def _annotations(event: IncidentEvent) -> dict[str, str]:
-    where = f"{event.topic}-{event.partition}" if event.topic is not None else event.transactional_id or "(no name)"
+def _annotations(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
+    message = message_of(event, target.external_url)
     found = {
-        "summary": f"{harmless(where, 80)}: Kafka transaction {event.verdict.replace('_', ' ')}",
-        "description": _description(event),
-        "runbook_url": f"{_RUNBOOK}#{event.verdict}",
-        "command": _command(event),
+        "summary": message.summary,
+        "description": "\n".join(message.lines),
+        **message.parts,
+        "runbook_url": message.runbook,
+        "page_url": message.page,
+        "command": message.command,
         "transactional_id": harmless(event.transactional_id or ""),
         "contact": harmless((event.owner.contact or "") if event.owner is not None else ""),
     }
-    return {name: text for name, text in found.items() if text}
+    found = {name: text for name, text in found.items() if text}
+    if event.is_open and not target.wants(event):
+        return _not_over(found, f"It is only {event.severity} now, and nobody is alerted about that.")
+    return found
 
 
-_SAID: Final = (StatementKind.WHY, StatementKind.HURT, StatementKind.SAFE)
+def _moved(alert: Alert) -> dict[str, str]:
+    """The annotations of the alert that an incident had before its labels changed."""
+    name, owner = alert.labels["alertname"], alert.labels["owner"]
+    why = f"Its verdict or its owner has changed: another alert stands for it: {name}, owner {owner}."
+    return _not_over(alert.annotations, why)
 
 
-def _description(event: IncidentEvent) -> str:
-    """What is wrong, whom it hurts, whether it may be ended, and the steps."""
-    told = tell(event, lambda foreign: harmless(foreign, 60))
-    return " ".join([*filter(None, sentences(told, *_SAID).values()), *(step.text for step in steps_of(told))])
-
-
-def _command(event: IncidentEvent) -> str:
-    """The suggested command, or where it is: a command that is cut or escaped must not be pasted."""
-    command = event.suggested_command
-    if command is None:
-        return ""
-    names = (event.topic or "", event.transactional_id or "")
-    short = [name for name in names if 0 < len(name) <= LONGEST_COMMAND]
-    names_in_it = [name for name in short if name in command or shlex.quote(name) in command]
-    is_shown = (
-        len(command) <= LONGEST_COMMAND
-        and command.isprintable()
-        and not re.search(r"[<>&`]", command.replace(" && ", " "))
-        and not any(map(_MARKUP.search, names_in_it))
-    )
-    return command if is_shown else "`txnwatch status` shows it: it cannot be shown here as it is"
-
-
-def harmless(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Text of others that Slack and Markdown do not take for markup, a mention or a link, and of a limited length."""
-    kept = longest
-    shown = _inert(text if len(text) <= longest else f"{text[: kept - 1]}{CUT_MARK}")
-    while len(shown) > longest:  # its escapes are longer than what they show; none has more than 10 characters
-        kept -= max(1, (len(shown) - longest) // 10)
-        shown = _inert(f"{text[: kept - 1]}{CUT_MARK}")
-    return shown
-
-
-def _inert(text: str) -> str:
-    """The text with escapes. They are made after the cut, so that none is cut, and the mark makes nothing active."""
-    return printable(_DOMAIN.sub(_escaped, _MARKUP.sub(_escaped, text)))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return "".join(f"\\x{ord(one):02x}" if ord(one) <= 0xFF else f"\\u{ord(one):04x}" for one in found[0])
+def _not_over(found: dict[str, str], why: str) -> dict[str, str]:
+    """The annotations of an alert that ends before its incident: a chat would say that it is resolved."""
+    kept = {name: text for name, text in found.items() if name != "command" and name not in PARTS}
+    return {**kept, "summary": f"{found['summary']}: not over", "description": f"It is not over. {why}"}
 
 
 # Which alerts a peer has, and which it gets next. Pure: no I/O, and time is an argument.
@@ -348,10 +313,18 @@ class AlertBook:
         form: makes the alert of an event.
         resend_ms: the pause between two renewals.
         sent: what it had before this start, by incident.
+        wants: whether an incident is severe enough; of another one, only the end of its alert is sent.
     """
 
-    def __init__(self, form: Form, resend_ms: DurationMs, sent: dict[str, SentAlert]) -> None:
+    def __init__(
+        self,
+        form: Form,
+        resend_ms: DurationMs,
+        sent: dict[str, SentAlert],
+        wants: Callable[[IncidentEvent], bool] = lambda _: True,
+    ) -> None:
         self._form = form
+        self._wants = wants
         self._resend_ms = resend_ms
         self._events: dict[str, IncidentEvent] = {}
         self._due: dict[str, TimestampMs] = {}
@@ -376,12 +349,19 @@ class AlertBook:
         known, sent = self._events.get(event.incident_id), self.sent.get(event.incident_id)
         if known is not None and (known.sequence > event.sequence or known == event):
             return
+        if sent is None and not self._wants(event):
+            self._forget(event.incident_id)
+            return
         if not self._form(event, now_ms).is_firing and _is_told(event, sent, now_ms):
             return
         self._events[event.incident_id] = event
         self._due[event.incident_id] = now_ms
         if sent is None or sent.sequence < event.sequence:
             self._new.setdefault(event.incident_id, event.time_ms)
+
+    def _forget(self, incident_id: str) -> None:
+        for of_incident in (self._events, self._due, self._new):
+            of_incident.pop(incident_id, None)
 
     def next_ms(self) -> TimestampMs | None:
         """When the next alert is due; None if there is none."""
@@ -405,7 +385,7 @@ class AlertBook:
             return [alert]
         ends_ms = max(now_ms, after_start_ms)
         former = replace(alert, labels=sent.labels, starts_ms=sent.starts_ms, ends_ms=ends_ms, is_firing=False)
-        return [replace(former, is_of_former_labels=True), alert]
+        return [replace(former, annotations=_moved(alert), is_of_former_labels=True), alert]
 
     def taken(self, alerts: Iterable[Alert], now_ms: TimestampMs) -> list[str]:
         """Alertmanager has taken the alerts; returns the incidents whose entry in `sent` has changed."""
@@ -423,7 +403,7 @@ class AlertBook:
             self._due[incident_id] = now_ms
         after = SentAlert(alert.event.sequence, alert.labels, alert.starts_ms, over_ms)
         if incident_id not in self._new and is_long_over(after, now_ms):
-            del self._events[incident_id], self._due[incident_id]
+            self._forget(incident_id)
             self.sent.pop(incident_id, None)
         else:
             self.sent[incident_id] = after

@@ -20,7 +20,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from txnwatch.http_client import Address, HttpClient, parse_address
 from txnwatch.setting_sources import expanded, toml_of
 from txnwatch.state.model.errors import ConfigError, SinkError
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import DurationMs
+from txnwatch.state.model.verdicts import Severity
 from txnwatch.state.text import GIVEN_NAME
 
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -28,7 +30,10 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _KEY_PREFIX: Final = "whsec_"
 _KEY_BYTES: Final = range(24, 65)  # of the Standard Webhooks specification
 _OURS: Final = frozenset({"host", "content-length", "content-type", "connection", "transfer-encoding"})
-_OUR_LABELS: Final = frozenset({"alertname", "severity", "cluster", "topic", "partition", "incident", "owner"})
+_OUR_LABELS: Final = frozenset(
+    {"alertname", "severity", "cluster", "reason", "topic", "partition", "id_prefix", "incident", "owner"}
+)
+_SEVERITIES: Final = tuple(Severity)  # the most urgent first
 _EXPANDED: Final = ("url", "urls", "headers")
 
 
@@ -68,6 +73,15 @@ Name = Annotated[str, AfterValidator(_name)]
 Url = Annotated[str, AfterValidator(_url)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 Labels = Annotated[dict[str, str], AfterValidator(_labels)]
+
+
+LEAST_SEVERITY: Final = Severity.WARNING  # `info` is for nobody, unless it is asked for
+MESSAGES_PER_MINUTE: Final = 10
+
+
+def is_as_severe(event: IncidentEvent, least: Severity) -> bool:
+    """Whether an incident is at least as urgent."""
+    return _SEVERITIES.index(event.severity) <= _SEVERITIES.index(least)
 
 
 class HttpTarget(BaseModel):
@@ -127,24 +141,47 @@ class HttpTarget(BaseModel):
 
 
 class WebhookTarget(HttpTarget):
-    """A receiver of CloudEvents over HTTP.
+    """A receiver of CloudEvents over HTTP, or a chat.
 
     Attributes:
-        mode: structured (all in the body) or binary (attributes in headers).
+        mode: structured (all in the body), binary (attributes in headers), or chat (a text for people).
         signing_key_file: keys of the Standard Webhooks signature, one per line (`whsec_` and base64); each one signs.
         validate_first: whether to ask the receiver for its consent, as `origin`.
+        messages_per_minute: above so many, a chat gets a digest.
+        external_url: the page of txnwatch, for the links of a message.
+        least_severity: a chat gets no incident that is less urgent.
     """
 
     url: Url = Field(repr=False)
-    mode: Literal["structured", "binary"] = "structured"
+    mode: Literal["structured", "binary", "chat"] = "structured"
     signing_key_file: Path | None = None
     origin: str | None = Field(None, pattern=r"^[A-Za-z0-9.-]{1,253}$")
     validate_first: bool = Field(default=False, alias="validate")
+    messages_per_minute: int | None = Field(None, ge=1, le=600)
+    external_url: Url | None = None
+    least_severity: Severity | None = None
 
     @property
     def addresses(self) -> Sequence[Address]:
         """See HttpTarget."""
         return (parse_address(self.url),)
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether people read it."""
+        return self.mode == "chat"
+
+    @model_validator(mode="after")
+    def _has_keys_of_its_mode(self) -> WebhookTarget:
+        keys = {"messages_per_minute": self.messages_per_minute, "least_severity": self.least_severity}
+        given = [key for key, value in keys.items() if value is not None]
+        if given and not self.is_chat:
+            raise ValueError(f'{given[0]}: expected mode = "chat": a program gets every event')
+        return self
+
+    def wants(self, event: IncidentEvent) -> bool:
+        """Whether the incident is severe enough."""
+        return not self.is_chat or is_as_severe(event, self.least_severity or LEAST_SEVERITY)
 
     @model_validator(mode="after")
     def _has_an_origin(self) -> WebhookTarget:
@@ -184,6 +221,7 @@ class AlertmanagerTarget(HttpTarget):
         hold_ms: for how long a `hanging` or `stuck_prepare` alert fires without a renewal.
         labels: further labels of every alert.
         external_url: the page of txnwatch, for the link of an alert.
+        least_severity: no incident that is less urgent becomes an alert.
     """
 
     urls: list[Url] = Field(repr=False, min_length=1)
@@ -191,6 +229,11 @@ class AlertmanagerTarget(HttpTarget):
     hold_ms: DurationMs = Field(DurationMs(3_600_000), ge=60_000, le=7 * 86_400_000)
     labels: Labels = {}
     external_url: Url | None = None
+    least_severity: Severity = LEAST_SEVERITY
+
+    def wants(self, event: IncidentEvent) -> bool:
+        """Whether the incident is severe enough."""
+        return is_as_severe(event, self.least_severity)
 
     @property
     def addresses(self) -> Sequence[Address]:

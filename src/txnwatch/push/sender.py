@@ -107,6 +107,7 @@ class Sender:
         failures: attempts that failed.
         refused: events that were set aside because the target has refused them.
         is_stopped: the target has answered 410, so nothing is sent until the next start.
+        error: why the last attempt failed; None if it did not.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Sender:
         self.failures = 0
         self.refused = 0
         self.is_stopped = False
+        self.error: str | None = None
         self._target = target
         self._client = client
         self._journal = journal
@@ -156,7 +158,8 @@ class Sender:
             case TargetAnswer.GONE:
                 self.is_stopped = True
                 self._journal.keep(STOPPED, self._now_ms())
-                self._log.warning(f"{self.name}: {where} answers 410: nothing is sent to it until the next start")
+                self.error = f"{where} answers 410: nothing is sent to it until the next start"
+                self._log.warning(f"{self.name}: {self.error}")
             case _:
                 wait_ms = wait_of(reply.headers.get("retry-after"), self._now_ms())
                 self.fail(f"{where} answers {_described(reply)}", wait_ms)
@@ -165,12 +168,14 @@ class Sender:
     def fail(self, why: str, wait_ms: DurationMs = NO_TIME) -> None:
         """Counts a failure, and reports the first one in a row."""
         self.failures += 1
+        self.error = why
         if not self._retries.times:
             self._log.warning(f"{self.name}: {why}; its events are kept and sent later")
         self._retries.put_off(self._now_ms(), wait_ms)
 
     def succeed(self) -> None:
         """Takes a success, and reports the first one after failures."""
+        self.error = None
         if self._retries.end():
             self._log.info(f"{self.name} takes events again")
 
@@ -353,6 +358,10 @@ class TargetPosition:
         if known is not None:
             return event.sequence > known.sequence
         return event.time_ms > self._floor_ms or (is_latest and event.is_open)
+
+    def is_known(self, event: IncidentEvent) -> bool:
+        """Whether the target has taken an event of the incident."""
+        return self._of(event.incident_id) is not None
 
     @property
     def _floor_ms(self) -> TimestampMs:

@@ -9,6 +9,9 @@ characters in them; the event itself has the whole names.
 The signature is that of Standard Webhooks: HMAC-SHA256 of the id, the time and the body, so a receiver can check who
 sent it, and that it is not an old request. The id is the same at each attempt: by it a receiver drops doubles.
 
+A chat gets text for people: one event in a message, or a digest of many (digest.py). It is made anew at each attempt,
+so a chat that was away gets one digest of all that came meanwhile.
+
 Law: the position is kept after the receiver has taken an event. So an event arrives at least once, and an incident's
 sequence never goes back.
 """
@@ -21,10 +24,12 @@ import hmac
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from txnwatch.http_client import HttpClient, Reply
-from txnwatch.push.push_file import WebhookTarget
+from txnwatch.push.digest import MessagePace, Portion, text_of
+from txnwatch.push.push_file import MESSAGES_PER_MINUTE, WebhookTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetPosition, TargetThread
 from txnwatch.sinks.delivery.encoding import cloud_event_attributes, to_json
 from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts, QueueBound
@@ -47,20 +52,28 @@ class Request(NamedTuple):
     body: bytes
 
 
-def structured(event: IncidentEvent) -> Request:
-    """Attributes and event in one JSON object."""
-    attributes = json.dumps({**_attributes(event), "datacontenttype": JSON}, separators=(",", ":"))
+def structured(event: IncidentEvent, external_url: str | None = None) -> Request:
+    """Attributes and event in one JSON object, and the extension `message`: the text for people."""
+    message = text_of([event], external_url)
+    found = {**_attributes(event), "datacontenttype": JSON, "message": message}
+    attributes = json.dumps(found, separators=(",", ":"))
     body = attributes.encode()[:-1] + b',"data":' + to_json(event) + b"}"
     return Request([("Content-Type", STRUCTURED_TYPE)], body)
 
 
-def binary(event: IncidentEvent) -> Request:
-    """Attributes in headers, and the event as the body."""
+def binary(event: IncidentEvent, _: str | None = None) -> Request:
+    """Attributes in headers, and the event as the body. The text for people is too long for a header."""
     headers = [(f"ce-{name}", _encoded(value)) for name, value in _attributes(event).items()]
     return Request([*headers, ("Content-Type", JSON)], to_json(event))
 
 
 MODES: Final = {"structured": structured, "binary": binary}
+
+
+def chat(events: Sequence[IncidentEvent], external_url: str | None = None) -> Request:
+    """One message, as Slack, Mattermost, Rocket.Chat and Google Chat take it."""
+    body = json.dumps({"text": text_of(events, external_url)}, separators=(",", ":"))
+    return Request([("Content-Type", JSON)], body.encode())
 
 
 def signature_headers(event_id: str, body: bytes, keys: Sequence[bytes], now_ms: TimestampMs) -> Headers:
@@ -140,25 +153,26 @@ class Webhook(TargetThread):
         self._waiting: deque[IncidentEvent] = deque()
         self._bound = QueueBound()
         self._queued: dict[str, int] = {}
-        self._current: IncidentEvent | None = None
+        self._current: list[IncidentEvent] = []
         self._tries = 0
         self._delivered = 0
         self._next_ms: TimestampMs = AT_ONCE
         self._consent = Consent(target.origin) if target.validate_first and target.origin is not None else None
+        self._pace = MessagePace(target.messages_per_minute or MESSAGES_PER_MINUTE) if target.is_chat else None
 
     @property
     def waiting(self) -> int:
         """See MirrorQueue."""
         with self._lock:
-            return len(self._waiting) + int(self._current is not None)
+            return len(self._waiting) + len(self._current)
 
     @property
     def tally(self) -> DeliveryCounts:
         """See MirrorQueue."""
         with self._lock:
-            oldest = self._current or (self._waiting[0] if self._waiting else None)
-        oldest_ms = oldest.time_ms if oldest is not None else None
-        return DeliveryCounts(self._delivered, self._sender.refused, oldest_ms, self._sender.is_stopped)
+            oldest_ms = next((event.time_ms for event in (*self._current, *islice(self._waiting, 1))), None)
+        sender = self._sender
+        return DeliveryCounts(self._delivered, sender.refused, oldest_ms, sender.is_stopped, sender.error)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Adds the events that are new to the target."""
@@ -179,26 +193,38 @@ class Webhook(TargetThread):
 
     def _is_new(self, event: IncidentEvent, *, is_latest: bool) -> bool:
         queued = self._queued.get(event.incident_id)
+        if queued is None and not self._target.wants(event) and not self._position.is_known(event):
+            return False
         if queued is not None:  # its end is new also if the clock was set back behind the floor
             return event.sequence > queued
         return self._position.is_new(event, is_latest=is_latest)
 
     def _work(self) -> float:
         while not self._thread.is_stopping and not self._sender.is_stopped:
-            event = self._first()
-            if event is None:
+            portion = self._portion()
+            if not portion.events:
                 return WHEN_WOKEN
-            wait_ms = max(self._sender.wait_ms(), self._next_ms - self._now_ms())
+            wait_ms = max(self._sender.wait_ms(), self._next_ms - self._now_ms(), portion.wait_ms)
             if wait_ms > 0:
                 return wait_ms
             if self._has_consent():
-                self._send(event)
+                self._send(self._taken(portion.events))
         return WHEN_WOKEN
 
-    def _first(self) -> IncidentEvent | None:
+    def _portion(self) -> Portion:
+        """What the next request tells."""
         with self._lock:
-            if self._current is None and self._waiting:
-                self._current, self._tries = self._waiting.popleft(), 0
+            if self._current:
+                return Portion(len(self._current))
+            if self._pace is not None:
+                return self._pace.next_portion(len(self._waiting), self._now_ms())
+            return Portion(min(len(self._waiting), 1))
+
+    def _taken(self, count: int) -> list[IncidentEvent]:
+        """The events of the next request."""
+        with self._lock:
+            if not self._current:
+                self._current = [self._waiting.popleft() for _ in range(count)]
             return self._current
 
     def _has_consent(self) -> bool:
@@ -213,32 +239,49 @@ class Webhook(TargetThread):
             return False
         return True
 
-    def _send(self, event: IncidentEvent) -> None:
-        request = MODES[self._target.mode](event)
+    def _send(self, events: list[IncidentEvent]) -> None:
+        last = events[-1]
+        request = self._request(events)
         try:
             keys = self._target.signing_keys()
         except SinkError as exc:
             self._sender.fail(str(exc))
             return
-        signature = signature_headers(event.event_id, request.body, keys, self._now_ms())
+        signature = signature_headers(last.event_id, request.body, keys, self._now_ms())
         asked = self._consent.headers if self._consent is not None else []
         answer = self._sender.post([*request.headers, *signature, *asked], request.body)
         self._next_ms = self._now_ms() + (self._consent.pause_ms if self._consent is not None else NO_TIME)
         match answer:
             case TargetAnswer.TAKEN:
-                self._delivered += 1
-                self._is_over(event)
+                self._delivered += len(events)
+                if self._pace is not None:
+                    self._pace.sent(len(events), self._now_ms())
+                self._are_over(events)
             case TargetAnswer.REFUSED:
                 self._tries += 1
                 if self._tries >= TRIES_OF_A_REFUSED_EVENT:
-                    self._sender.set_aside(f"event {event.event_id}")
-                    self._is_over(event)
+                    self._sender.set_aside(f"event {last.event_id}")
+                    self._are_over(events)
             case _:
-                pass
+                if self._pace is not None:
+                    self._put_back()
 
-    def _is_over(self, event: IncidentEvent) -> None:
-        self._position.take(event)  # outside the lock: a disk may be slow, and `put` must not wait for it
+    def _request(self, events: list[IncidentEvent]) -> Request:
+        url = self._target.external_url
+        return chat(events, url) if self._target.is_chat else MODES[self._target.mode](events[0], url)
+
+    def _put_back(self) -> None:
         with self._lock:
-            self._current = None
-            if self._queued.get(event.incident_id) == event.sequence:
-                del self._queued[event.incident_id]
+            self._waiting.extendleft(reversed(self._current))
+            self._current = []
+            self._waiting = self._bound.applied(self._waiting)
+
+    def _are_over(self, events: list[IncidentEvent]) -> None:
+        for event in events:
+            self._position.take(event)  # outside the lock: a disk may be slow, and `put` must not wait for it
+        self._tries = 0
+        with self._lock:
+            self._current = []
+            for event in events:
+                if self._queued.get(event.incident_id) == event.sequence:
+                    del self._queued[event.incident_id]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from txnwatch import __version__
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.outbox import FailingTarget
 from txnwatch.state.incidents.heartbeat import MOST_NAME, MOST_NAMES, Heartbeat, TopicRecord
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
@@ -110,6 +111,7 @@ class HeartbeatSender:
         is_ready: returns whether the watch is ready.
         undelivered: returns how many events the events topic has not taken.
         undecided: returns the open data that fresh reads have neither confirmed nor refuted, with the reasons.
+        failing: returns the destinations that do not take their events.
         speaks: returns whether this instance publishes events.
         counted: what `watched` has counted last; None before the first time.
     """
@@ -124,6 +126,7 @@ class HeartbeatSender:
     is_ready: Callable[[], bool]
     undelivered: Callable[[], int]
     undecided: Callable[[], Sequence[str]]
+    failing: Callable[[], Sequence[FailingTarget]]
     speaks: Callable[[], bool] = lambda: True
     counted: tuple[int, int] | None = field(default=None, init=False)
     _leaderless: dict[TopicPartition, str] = field(default_factory=dict)  # of the coordinators' log
@@ -171,7 +174,8 @@ class HeartbeatSender:
             leaderless_names=tuple(
                 f"{one}: {self._leaderless[one]}"[:MOST_NAME] for one in named if one in self._leaderless
             ),
-            undecided_names=tuple(printable(text)[:MOST_NAME] for text in undecided[:MOST_NAMES]),
+            undecided_names=tuple(_cut(printable(text)) for text in undecided[:MOST_NAMES]),
+            failing_targets=tuple(_cut(one.text(now_ms)) for one in self.failing()[:MOST_NAMES]),
             is_ready=self.is_ready(),
             undelivered_events=self.undelivered(),
             topics_digest=self.options.topics_digest,
@@ -194,3 +198,8 @@ class HeartbeatSender:
             scanned = sum(len(topic.partitions) for topic in topics if self.options.watches(topic))
             self.counted = scanned, sum(len(topic.partitions) for topic in topics if self.options.counts(topic))
         return self.counted or (0, 0)
+
+
+def _cut(text: str) -> str:
+    """The beginning, of as many bytes as a heartbeat takes: the answer of a server can have any characters."""
+    return text.encode(errors="replace")[:MOST_NAME].decode(errors="ignore")

@@ -40,6 +40,9 @@ def test_a_watcher_is_shown_as_one_line() -> None:
         "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 0.0s ago and proved nothing: "
         "no part of the coordinators' log is read to its end; coordinator view log"
     )
+    why = "webhook pager: 3 events wait, the oldest for 3 min 20 s: a:443 answers 503"
+    (failing,) = watchers_of([a_heartbeat(failing_targets=(why,))], NOW_MS)
+    assert failing.line().endswith(f"coordinator view log; does not deliver to {why}")
     (odd,) = watchers_of([a_heartbeat(time_ms=NOW_MS + 10**9)], NOW_MS)
     assert ": ignored, " in odd.line()
 

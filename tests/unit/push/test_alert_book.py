@@ -24,7 +24,8 @@ from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import FoundBy, OwningTeam
 
-TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"])
+TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"], least_severity="info")
+USUAL_TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"])
 RESEND_MS = TARGET.resend_ms
 NOW_MS = an_event().time_ms
 
@@ -32,9 +33,12 @@ NOW_MS = an_event().time_ms
 class Peer:
     """A book with its clock, and an Alertmanager that takes everything."""
 
-    def __init__(self, sent: dict[str, SentAlert] | None = None, now_ms: int = NOW_MS) -> None:
+    def __init__(
+        self, sent: dict[str, SentAlert] | None = None, now_ms: int = NOW_MS, target: AlertmanagerTarget = TARGET
+    ) -> None:
         self.now_ms: Any = now_ms
-        self.book = AlertBook(functools.partial(form), RESEND_MS, dict(sent or {}))
+        form = functools.partial(formed, target)
+        self.book = AlertBook(form, RESEND_MS, dict(sent or {}), target.wants)
 
     def take(self, event: IncidentEvent) -> None:
         self.book.take(event, self.now_ms)
@@ -51,8 +55,8 @@ class Peer:
         return Peer({key: sent for key, sent in found.items() if sent is not None}, self.now_ms)
 
 
-def form(event: IncidentEvent, now_ms: Any) -> Alert:
-    return alert_of(event, TARGET, now_ms)
+def formed(target: AlertmanagerTarget, event: IncidentEvent, now_ms: Any) -> Alert:
+    return alert_of(event, target, now_ms)
 
 
 def names(alerts: list[Alert]) -> list[tuple[str, bool]]:
@@ -123,7 +127,33 @@ def test_changed_labels_end_the_former_alert_first() -> None:
     former, new = peer.sends(10)
     assert names([former, new]) == [("KafkaTransactionLongRunning", False), ("KafkaTransactionLate", True)]
     assert former.ends_ms == peer.now_ms
+    assert former.annotations["summary"].endswith(": Kafka transaction late: not over")
+    other = "another alert stands for it: KafkaTransactionLate, owner none."
+    assert former.annotations["description"] == f"It is not over. Its verdict or its owner has changed: {other}"
+    assert not former.annotations.keys() & {"command", "safe", "next", "why"}
+    assert "command" in new.annotations
     assert names(peer.sends(RESEND_MS)) == [("KafkaTransactionLate", True)], "once is enough"
+
+
+def test_what_is_only_info_is_not_sent() -> None:
+    peer, (first, late) = Peer(target=USUAL_TARGET), late_after_long_running()
+    peer.take(first)
+    assert (peer.sends(), peer.book.waiting, peer.book.next_ms()) == ([], 0, None)
+    peer.take(late)
+    assert names(peer.sends()) == [("KafkaTransactionLate", True)]
+    peer.take(an_update(late, NOW_MS + 9, verdict="long_running", severity="info"))
+    (ended,) = peer.sends(10)
+    assert names([ended]) == [("KafkaTransactionLate", False)], "what has fired is what ends"
+    assert ended.annotations["description"] == "It is not over. It is only info now, and nobody is alerted about that."
+    assert peer.sends(ENDED_FOR_MS + RESEND_MS) != []
+    assert peer.book.next_ms() is None, "and it is forgotten"
+
+
+def test_what_becomes_info_before_it_was_sent_is_not_sent() -> None:
+    peer, (_, late) = Peer(target=USUAL_TARGET), late_after_long_running()
+    peer.take(late)
+    peer.take(an_update(late, NOW_MS + 9, verdict="long_running", severity="info"))
+    assert (peer.sends(), peer.book.waiting) == ([], 0)
 
 
 def test_labels_that_changed_during_a_restart_end_the_former_alert_too() -> None:

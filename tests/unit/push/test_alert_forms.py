@@ -11,18 +11,17 @@ from support.incidents import OPEN_SINCE_MS, a_life, an_event
 from txnwatch.push.alertmanager import (
     ALERT_NAMES,
     HELD,
-    LONGEST_TEXT,
     RENEWALS_MISSED,
     STRAY_FIRES_MS,
     alert_of,
-    harmless,
     team_of,
 )
+from txnwatch.push.message import LONGEST_TEXT, harmless
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, WaitingGroup
 from txnwatch.state.model.ownership import FoundBy, OwningTeam
 from txnwatch.state.model.values import Offset
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import Severity, Verdict
 
 FORMED_MS = an_event().time_ms + 10_000
 LABELLED_TARGET = AlertmanagerTarget(
@@ -52,6 +51,7 @@ def test_labels_are_the_identity_and_no_client_chooses_one() -> None:
         "alertname": "KafkaTransactionHanging",
         "severity": "critical",
         "cluster": "cluster",
+        "reason": "already_completed",
         "topic": "orders",
         "partition": "3",
         "incident": event.incident_id,
@@ -72,7 +72,45 @@ def test_an_incident_about_a_transaction_has_no_partition() -> None:
     event = an_event(topic=None, partition=None, topic_id=None, verdict="late", severity="warning")
     labels = alert_of(event, LABELLED_TARGET, FORMED_MS).labels
     assert not labels.keys() & {"topic", "partition"}
-    assert labels["alertname"] == "KafkaTransactionLate"
+    assert (labels["alertname"], labels["id_prefix"]) == ("KafkaTransactionLate", "payments-\u00fc")
+    nameless = replace(event, transactional_id=None, reason=None)
+    labels = alert_of(nameless, LABELLED_TARGET, FORMED_MS).labels
+    assert "id_prefix" not in labels
+    assert labels["reason"] == "none"
+
+
+def test_alerts_of_one_cause_share_the_labels_of_their_group() -> None:
+    whole = {"topic": None, "partition": None, "topic_id": None, "verdict": "late", "reason": None}
+    ids = ("dwh-orders-1-4", "dwh-orders-22-4", "audit-1")
+    found = [alert_of(an_event(one, transactional_id=one, **whole), LABELLED_TARGET, FORMED_MS).labels for one in ids]
+    groups = [{name: text for name, text in labels.items() if name != "incident"} for labels in found]
+    assert groups[0] == groups[1] != groups[2]
+    assert groups[0]["id_prefix"] == "dwh-orders"
+
+
+def test_the_prefix_of_a_hostile_id_is_only_text() -> None:
+    event = an_event(topic=None, partition=None, topic_id=None, transactional_id=f"{HOSTILE}.evil.example-1")
+    shown = alert_of(event, LABELLED_TARGET, FORMED_MS).labels["id_prefix"]
+    assert shown.isprintable()
+    assert not set(shown) & set("<>&@`")
+    assert len(shown) <= 80
+
+
+def test_the_parts_of_the_description_are_annotations_too() -> None:
+    annotations = alert_of(an_event(), LABELLED_TARGET, FORMED_MS).annotations
+    for part in ("since", "holds", "whom", "hurt", "why", "safe", "next"):
+        assert annotations[part] in annotations["description"]
+    assert "ends" not in annotations
+    over = alert_of(a_life("incident")[-1], LABELLED_TARGET, FORMED_MS).annotations
+    assert over["ends"].startswith("It is over: ")
+    assert not over.keys() & {"safe", "next", "then"}
+
+
+def test_what_is_only_info_is_no_alert_unless_it_is_asked_for() -> None:
+    event = an_event(verdict="long_running", severity="info")
+    assert not alert_of(event, LABELLED_TARGET, FORMED_MS).is_firing
+    asked = LABELLED_TARGET.model_copy(update={"least_severity": Severity.INFO})
+    assert alert_of(event, asked, FORMED_MS).is_firing
 
 
 def test_an_alert_leads_to_the_incident_and_to_the_runbook() -> None:
@@ -80,6 +118,7 @@ def test_an_alert_leads_to_the_incident_and_to_the_runbook() -> None:
     alert = alert_of(event, LABELLED_TARGET, FORMED_MS).as_json()
     assert alert["generatorURL"] == f"https://txnwatch.example/base/incident/{event.incident_id}"
     assert alert["annotations"]["runbook_url"].endswith("/docs/runbook.md#hanging")
+    assert alert["annotations"]["page_url"] == alert["generatorURL"]
     assert alert["annotations"]["command"] == event.suggested_command
     assert alert["annotations"]["transactional_id"] == event.transactional_id
     assert (
@@ -90,7 +129,8 @@ def test_an_alert_leads_to_the_incident_and_to_the_runbook() -> None:
 
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.STRAY_WRITE])
 def test_what_does_not_end_by_itself_fires_for_long_without_a_watcher(verdict: Verdict) -> None:
-    alert = alert_of(an_event(verdict=verdict), LABELLED_TARGET, FORMED_MS)
+    target = LABELLED_TARGET.model_copy(update={"least_severity": Severity.INFO})
+    alert = alert_of(an_event(verdict=verdict), target, FORMED_MS)
     hold_ms = LABELLED_TARGET.hold_ms if verdict in HELD else RENEWALS_MISSED * LABELLED_TARGET.resend_ms
     assert alert.is_firing
     assert alert.ends_ms - FORMED_MS == hold_ms
@@ -154,12 +194,13 @@ def test_every_annotation_with_a_foreign_text_is_harmless() -> None:
     event = an_event(topic=None, partition=None, topic_id=None, verdict="late", transactional_id=HOSTILE)
     event = replace(event, consumer_groups=groups, waiting_groups=(WaitingGroup(group_id=HOSTILE),))
     annotations = alert_of(event, LABELLED_TARGET, FORMED_MS).annotations
-    foreign = "".join(text for name, text in annotations.items() if name not in {"runbook_url", "command"})
-    assert foreign.isprintable()
+    own = {"runbook_url", "page_url", "command"}
+    foreign = "".join(text for name, text in annotations.items() if name not in own)
+    assert foreign.replace("\n", "").isprintable()
     assert not set(foreign) & set("<>&@`")
     assert "://" not in foreign
     assert "and 6 more" in annotations["description"]
-    assert sum(map(len, annotations.values())) < 4_000
+    assert sum(map(len, annotations.values())) < 10_000, "the description, and its parts once more"
 
 
 @pytest.mark.parametrize("command", ["x" * 1_001, "abort --id '<!channel>'", "a & b", "a\x1b[31m", "a `b`"])

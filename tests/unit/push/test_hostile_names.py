@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from support.incidents import an_event
-from txnwatch.push import alertmanager
-from txnwatch.push.alertmanager import LONGEST_COMMAND, alert_of, harmless
+from txnwatch.push import message
+from txnwatch.push.alertmanager import alert_of
+from txnwatch.push.digest import text_of
+from txnwatch.push.message import LONGEST_COMMAND, harmless
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, WaitingGroup
 from txnwatch.state.model.values import Offset, is_topic_name
@@ -63,6 +65,7 @@ SLACK = re.compile(
     r"|\w+://|www\.|[\w-]+\.[a-z]{2,}(?![a-z])|[.\uff0e][^\x00-\x7f]{2}",
     re.IGNORECASE,
 )
+TIME = re.compile(r" \d\d:\d\d:\d\d UTC")  # of ours
 PLAIN = re.compile(r"</?p>|&quot;|\n")
 OWN = {"runbook_url", "command"}  # a link of ours, and what has to be in a code block
 
@@ -98,8 +101,19 @@ def test_a_name_is_only_text_in_every_annotation(name: str) -> None:
         assert set(found) >= {"summary", "description", "transactional_id"}
         for text in (*found.values(), "\n".join(found.values()), " ".join(found.values())):
             assert not markup(text), text
-            assert SLACK.search(text) is None, text
+            assert SLACK.search(TIME.sub("", text)) is None, text
             assert text.isprintable() or "\n" in text
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: name[:20])
+def test_a_name_is_only_text_in_a_chat(name: str) -> None:
+    events = [replace(event, suggested_command=None) for event in named(name)]
+    events = [replace(event, incident_id=f"{number:032x}") for number, event in enumerate(events)]
+    for found in (events[:1], events):
+        lines = [line for line in text_of(found, None).splitlines() if not line.startswith("Runbook: ")]
+        text = "\n".join(lines)
+        assert not markup(text), text
+        assert SLACK.search(TIME.sub("", text)) is None, text
 
 
 def test_the_same_names_without_escapes_are_found() -> None:
@@ -137,9 +151,9 @@ def test_a_long_command_or_name_is_not_searched(monkeypatch: pytest.MonkeyPatch)
 
             return search
 
-    patterns = {name: found for name, found in vars(alertmanager).items() if isinstance(found, re.Pattern)}
+    patterns = {name: found for name, found in vars(message).items() if isinstance(found, re.Pattern)}
     for name, pattern in patterns.items():
-        monkeypatch.setattr(alertmanager, name, Recorder(pattern))
+        monkeypatch.setattr(message, name, Recorder(pattern))
     event, *_ = named("_" * 32_766 + "a")
     assert alert_of(event, TARGET, event.time_ms).annotations["command"].startswith("`txnwatch status`")
     other = replace(event, suggested_command="txnwatch abort --topic orders --partition 3 --start-offset 99")

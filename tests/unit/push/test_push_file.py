@@ -85,7 +85,7 @@ BAD = {
     "a bad URL": (hook(url=f'"ftp://{SECRET}"'), "webhook.0.url: expected https://"),
     "a user in a URL": (hook(url=f'"https://me:{SECRET}@host/"'), "webhook.0.url: expected https://"),
     "plain http": (hook(url=f'"http://host/{SECRET}"'), "expected https for host:80, found http"),
-    "a bad mode": (hook(mode='"batched"'), "webhook.0.mode: Input should be 'structured' or 'binary'"),
+    "a bad mode": (hook(mode='"batched"'), "webhook.0.mode: Input should be 'structured', 'binary' or 'chat'"),
     "a header of ours": (hook(headers='{ "Webhook-Id" = "x" }'), "webhook.0.headers: expected names of headers"),
     "a header with a line end": (hook(headers=f'{{ "X" = "{SECRET}\\n" }}'), "webhook.0.headers: expected values"),
     "a missing token": (hook(token_file='"/does/not/exist"'), "pager: token_file /does/not/exist: No such file"),
@@ -102,6 +102,13 @@ BAD = {
         '[[alertmanager]]\nname = "a"\nurls = ["https://a"]\nlabels = { owner = "me" }',
         "expected labels that txnwatch does not set itself, found owner",
     ),
+    "a label of a group": (
+        '[[alertmanager]]\nname = "a"\nurls = ["https://a"]\nlabels = { id_prefix = "me" }',
+        "expected labels that txnwatch does not set itself, found id_prefix",
+    ),
+    "a severity for a program": (hook(least_severity='"info"'), 'least_severity: expected mode = "chat"'),
+    "a digest for a program": (hook(messages_per_minute="5"), 'messages_per_minute: expected mode = "chat"'),
+    "a severity that is none": (hook(mode='"chat"', least_severity='"low"'), "least_severity: Input should be"),
     "a bad label": (
         '[[alertmanager]]\nname = "a"\nurls = ["https://a"]\nlabels = { "a-b" = "c" }',
         "expected names of labels",

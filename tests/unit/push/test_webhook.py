@@ -16,9 +16,10 @@ from support.incidents import a_life, an_event, id_of
 from support.log_lines import LogLines
 from support.push_world import START_MS, HandClock, a_webhook, ids_of
 from support.waiting import eventually
+from txnwatch.push.message import message_of
 from txnwatch.push.webhook import CONSENT_MS, LONGEST_ATTRIBUTE, Webhook, binary, signature_headers, structured
 from txnwatch.sinks.delivery.encoding import cloud_event_headers, from_bytes
-from txnwatch.sinks.delivery.outbox import MOST_WAITING
+from txnwatch.sinks.delivery.outbox import MOST_WAITING, DeliveryCounts
 
 _LONG_S = 10.0
 LATE_MS = 400_000  # later than every pause
@@ -46,7 +47,7 @@ def test_events_arrive_in_order_one_at_a_time(tmp_path: Path) -> None:
         receiver.gate.set()
         assert all_taken(receiver, len(events)) == [event.event_id for event in events]
         eventually(lambda: webhook.waiting == 0, _LONG_S, "an empty queue")
-        assert webhook.tally == (len(events), 0, None, False)
+        assert webhook.tally == DeliveryCounts(len(events))
     assert {request.path for request in receiver.received} == {"/hook/secret-path"}
 
 
@@ -250,6 +251,7 @@ def test_structured_mode_has_the_attributes_of_the_topic_and_the_event() -> None
     assert dict(request.headers) == {"Content-Type": "application/cloudevents+json; charset=UTF-8"}
     assert found.pop("datacontenttype") == "application/json"
     assert from_bytes(json.dumps(found.pop("data")).encode()) == event
+    assert found.pop("message") == message_of(event).as_text("opened"), "an extension of CloudEvents, for people"
     on_topic = cloud_event_headers(event, "application/json")
     assert found == {name: on_topic[f"ce_{name}"] for name in ATTRIBUTES}
 

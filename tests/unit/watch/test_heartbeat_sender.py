@@ -6,8 +6,9 @@ import msgspec
 
 from support.heartbeats import NOW_MS
 from support.log_lines import LogLines
+from txnwatch.sinks.delivery.outbox import FailingTarget
 from txnwatch.state.detection.proof import Look
-from txnwatch.state.incidents.heartbeat import Heartbeat
+from txnwatch.state.incidents.heartbeat import Heartbeat, from_bytes, to_bytes
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import BucketCount, CensusResult, Finding, Unproven
 from txnwatch.state.model.pauses import Every
@@ -67,6 +68,7 @@ class Watch:
         self.coverage = Coverage(LogLines(), progress=lambda: progress, now_ms=lambda: self.now_ms)
         self.undelivered = 0
         self.undecided: list[str] = []
+        self.failing: list[FailingTarget] = []
         self.pulse = HeartbeatSender(
             "host:/c",
             "cluster",
@@ -78,6 +80,7 @@ class Watch:
             lambda: self.coverage.is_ready,
             lambda: self.undelivered,
             lambda: self.undecided,
+            lambda: self.failing,
         )
 
     def batch(self, *emitted: Finding, after_ms: int = 0) -> None:
@@ -117,6 +120,21 @@ def test_it_shows_how_far_it_reaches() -> None:
     last = place.sent[-1]
     assert (last.unproven_partitions, last.unread_log_partitions, last.furthest_behind) == (1, 0, 20)
     assert (last.barrier, last.evaluated_ms, last.scanned_partitions, last.census_partitions) == (7, NOW_MS, 2, 3)
+
+
+def test_it_names_the_targets_that_do_not_take_their_events() -> None:
+    place = Place()
+    watch = Watch(HeartbeatTarget(place.beat, Every(1)))
+    watch.failing = [FailingTarget(f"webhook {number}", 3, NOW_MS - 200_000, "\u00fc" * 900) for number in range(9)]
+    watch.batch(COUNT, Unproven(()))
+    found = place.sent[-1].failing_targets
+    for number in range(3):
+        assert found[number].startswith(f"webhook {number}: 3 events wait, the oldest for 3 min 20 s: \u00fc\u00fc")
+    watch.undecided = ["\u00fc" * 900]
+    watch.batch(COUNT, Unproven(()), after_ms=1)
+    beat = place.sent[-1]
+    assert len(beat.failing_targets) == 3
+    assert from_bytes(to_bytes(beat), beat.key) == beat, "no text is too long for a heartbeat"
 
 
 def test_it_names_the_brokers_that_an_unread_part_of_the_log_waits_for() -> None:

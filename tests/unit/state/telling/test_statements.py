@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from support.incidents import a_life, an_event
+from support.incidents import APPLICATION_VALUE, OWNER_VALUE, a_life, an_event
 from txnwatch.state.model.incident import EndKind, ExpectedOutcome
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
 from txnwatch.state.model.verdicts import Reason, Verdict
 from txnwatch.state.telling.renderings import as_json, blocks, lines, look_again, once_looked, sentences, steps_of
 from txnwatch.state.telling.statements import (
     END_MEANS,
+    IF_FLINK,
     OUTCOME_WORDS,
     REASON_MEANS,
     VERDICT_WORDS,
@@ -38,7 +42,63 @@ def test_every_open_incident_has_each_answer(verdict: Verdict) -> None:
 
 def test_what_is_over_has_an_end_and_no_step() -> None:
     told = as_json(tell(a_life("over")[-1]))
-    assert (told["ends"], told["safe"], told["steps"]) == ("It is over: aborted by administrator.", "", [])
+    assert told["ends"] == "It is over: aborted by administrator, after 3.2 s."
+    assert (told["outcome"], told["safe"], told["steps"]) == ("", "", [])
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_what_is_over_is_told_in_the_past(verdict: Verdict) -> None:
+    over = replace(a_life("over")[-1], verdict=verdict, advice=Advice.RESUME_FLINK_JOB)
+    said = " ".join(one.text for one in tell(over))
+    for now in ("will ever", " has ", " are hidden", "stand still", "has not", "Ends by itself", " now", "Flink"):
+        assert now not in said, now
+
+
+def test_since_when_whose_and_who_is_hurt_is_told() -> None:
+    groups = [a_group("ledger", "stopped"), *(a_group(f"risky {number}", "at_risk") for number in range(5))]
+    told = as_json(tell(an_event(consumer_groups=groups, owner=OWNER_VALUE, age_ms=200_000)))
+    assert told["since"] == "Open since at least 2023-11-14 22:13:20 UTC, for 3 min 20 s."
+    assert told["whom"] == "Owner: Checkout (#checkout-oncall)."
+    assert "Groups that stand still: ledger." in told["hurt"]
+    at_risk = "Groups at risk, which stop once they reach offset 99: risky 0, risky 1, risky 2 and 2 more."
+    assert told["hurt"].endswith(at_risk)
+    late = as_json(tell(an_event(verdict="late", open_since_clock="coordinator")))
+    assert late["since"] == "Open since 2023-11-14 22:13:20 UTC, for 1.2 s."
+    assert late["whom"] == "Owner: not known."
+
+
+def test_a_whole_transaction_has_its_partitions() -> None:
+    whole = {"topic": None, "partition": None, "topic_id": None}
+    late = as_json(tell(an_event(**whole, verdict="late")))
+    assert late["holds"].endswith(" Its partitions: orders-4, orders-5.")
+    stuck = an_event(**whole, verdict="stuck_prepare", pending_partitions=("a-1",), open_since_clock="coordinator")
+    told = as_json(tell(stuck))
+    assert told["holds"].endswith(" Its marker is missing on: a-1.")
+    assert told["since"] == "Decided since 2023-11-14 22:13:20 UTC, for 1.2 s."
+
+
+def test_a_stray_write_is_over() -> None:
+    told = as_json(tell(an_event(verdict="stray_write")))
+    assert "had a transaction open" in told["holds"]
+    assert told["since"] == "It was open since at least 2023-11-14 22:13:20 UTC."
+
+
+@pytest.mark.parametrize(
+    ("verdict", "application", "has_caution"),
+    [
+        ("late", None, True),
+        ("late", APPLICATION_VALUE, True),
+        ("late", {**APPLICATION_VALUE, "framework": "Kafka Streams", "certainty": "certain"}, False),
+        ("hanging", None, False),
+    ],
+)
+def test_what_is_late_may_be_a_flink_job(verdict: str, application: Any, *, has_caution: bool) -> None:
+    told = tell(an_event(verdict=verdict, application=application))
+    assert (IF_FLINK in sentences(told, StatementKind.SAFE)["safe"]) is has_caution
+
+
+def a_group(group_id: str, state: str) -> dict[str, Any]:
+    return {"group_id": group_id, "state": state, "committed_offset": 1, "hidden_lag": 2}
 
 
 def test_what_the_next_transaction_holds_is_left_alone() -> None:
