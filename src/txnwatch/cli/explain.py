@@ -75,10 +75,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help="explain what holds a partition, a transactional id or a consumer group, or who gets a record",
         description="Explains which transaction holds a partition's last stable offset: since when, who owns it, "
         "whether it ends by itself, and what to do next. With an offset, it explains whether read_committed consumers "
-        "get that record, and how its transaction ended. With a transactional id, it explains the state of that id and "
-        "who ended its last transaction; with a consumer group, what the group waits for. It also tells of a marker of "
-        "the last day that txnwatch or an administrator has written. A topic, a producer id and "
-        "an id that has expired are explained too.",
+        "get that record, and how its transaction ended. With a transactional id, it explains the state of that id, "
+        "what it has open on any partition, and who ended its last transaction; with a consumer group, what the group "
+        "waits for. It also tells of a marker of the last day that txnwatch or an administrator has written. A topic, "
+        "a producer id and an id that has expired are explained too.",
     )
     parser.add_argument(
         "target",

@@ -12,7 +12,7 @@ partition without an open transaction is explained only once no group waits for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
@@ -29,6 +29,7 @@ from txnwatch.cli.explanation import (
     open_in,
 )
 from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
+from txnwatch.cli.open_anywhere import open_anywhere, with_strays
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
@@ -59,8 +60,13 @@ from txnwatch.streaming.wire.internal_topics import coordinator_partition
 EXPIRED = "expired"
 
 
-def of_known_id(question: Question, transactional_id: str) -> Explanation:
+_LOOKS = 3
+
+
+def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) -> Explanation:
     """Explains an id that its coordinator has.
+
+    If an idle id has begun a transaction before the partitions were read, it looks again.
 
     Raises:
         BrokerError: the coordinator did not answer, or does not know the id.
@@ -80,12 +86,19 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
             missing.update({str(log): why for log, why in logs.problems.items()})
         held |= view.participants if view is not None else frozenset()
         held = _without_foreign(question, held)
-    readings = ClusterAdmin(cluster).read_partitions(sorted(held))
-    question.note_unread(readings.values())
+    ids = producer_ids_of(known.records) | {described.producer_id}
+    anywhere = open_anywhere(question, ids)
+    if anywhere.found.covered and not described.is_live and looks > 1:
+        return of_known_id(question, transactional_id, looks - 1)
+    unlisted = ClusterAdmin(cluster).read_partitions(sorted(held - anywhere.readings.keys())).values()
+    question.note_unread(unlisted)
+    seen = [*anywhere.of(held), *unlisted]
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
-    explained = of_id(question.origin, known, readings.values(), wall_clock_ms(), found, past)
-    explained = with_groups_behind(question, explained, described.producer_id, readings.values())
+    has_strays = bool(anywhere.strays)
+    explained = of_id(question.origin, known, seen, wall_clock_ms(), found, past, has_strays=has_strays)
+    explained = with_strays(question, explained, anywhere)
+    explained = with_groups_behind(question, explained, ids, seen)
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
 
 
@@ -124,8 +137,16 @@ def of_former_id(question: Question, transactional_id: str) -> Explanation | Non
     if last is None or last.value is None:
         return explained
     producer_id, held = last.value.producer_id, _without_foreign(question, participants_of(records))
-    explained = _with_open_data(question, explained, producer_id, held)
+    anywhere = open_anywhere(question, producer_ids_of(records))
+    again = "" if anywhere.strays else " Its application may start again at any time."
+    had = f"It had producer id {' and '.join(map(str, sorted(producer_ids_of(records))))}.{again}"
+    explained = with_strays(question, replace(explained, text=(*explained.text, had)), anywhere)
     return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
+
+
+def producer_ids_of(records: Iterable[LogRecord]) -> set[ProducerId]:
+    """All producer ids that the records show for their id."""
+    return {record.value.producer_id for record in records if record.value is not None}
 
 
 def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
@@ -139,23 +160,6 @@ def _gone(transactional_id: str, records: list[LogRecord]) -> str:
     if tombstone is None:
         return f"{gone}; its last record is at {place_of(records[-1])}."
     return f"{gone}: it has expired (transactional.id.expiration.ms). Its tombstone is at {place_of(tombstone)}."
-
-
-def _with_open_data(
-    question: Question, explained: Explanation, producer_id: ProducerId, partitions: set[TopicPartition]
-) -> Explanation:
-    """Adds what its producer has open on the partitions that the log names."""
-    shown = sorted(one for one in partitions if question.cluster.known.info(one) is not None)
-    found = question.searcher.search(shown)
-    question.note_unread(found.readings.values())
-    spans = [span for span in open_in(found) if span.producer_id == producer_id]
-    had = f"It had producer id {producer_id}."
-    if not spans:
-        where = f" on {', '.join(map(str, shown))}" if shown else ""
-        text = (*explained.text, f"{had} Nothing of it is open{where}. Its application may start again at any time.")
-        return replace(explained, text=text)
-    why = of_span(question.origin, spans[0], found, wall_clock_ms())
-    return replace(why, target=explained.target, text=(*explained.text, had, *why.text))
 
 
 def of_producer_id(question: Question, text: str) -> Explanation | None:
@@ -178,7 +182,7 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
     if owner.problem is not None:
         question.missing["the coordinators' log"] = owner.problem
     if owner.transactional_id is None:
-        return None
+        return _of_nobody(question, producer_id)
     head = former_text(producer_id, owner)
     if isinstance(owner.now, NotDescribed):
         raise BrokerError(f"transactional id {cut(owner.transactional_id)}: {owner.now.problem}")
@@ -191,14 +195,24 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
 
 def _superseded(question: Question, text: str, now: DescribedTransaction, head: str) -> Explanation:
     """A producer id that its transactional id has replaced by another one."""
-    return Explanation(
+    explained = Explanation(
         target=text,
         state="superseded",
         transactional_id=now.transactional_id,
         producer_id=ProducerId(int(text)),
         next=explain_id(question.origin, now.transactional_id),
-        text=(head, "`txnwatch find-hanging` finds what is open under the former producer id."),
+        text=(head,),
     )
+    return with_strays(question, explained, open_anywhere(question, [ProducerId(int(text))]))
+
+
+def _of_nobody(question: Question, producer_id: ProducerId) -> Explanation | None:
+    """A producer id that no transactional id has or had; None if nothing of it is open on the partitions read."""
+    anywhere = open_anywhere(question, [producer_id])
+    if not anywhere.strays:
+        return None
+    explained = Explanation(str(producer_id), EXPIRED, producer_id=producer_id, text=(nobody_has(producer_id),))
+    return with_strays(question, explained, anywhere)
 
 
 # States that are no finding for --fail-on-found.
@@ -262,7 +276,7 @@ def of_topic(question: Question, name: str) -> Explanation | None:
 def _nothing(question: Question, name: str) -> str:
     """What was looked for, and what the name most likely means."""
     if name.isascii() and name.isdigit():
-        return f"{nobody_has(name)} `txnwatch find-hanging` shows whether it has open data"
+        return f"{nobody_has(name)} No partition that was read has open data of it"
     try:
         meant = TopicPartition.parse(name.partition("@")[0])
     except ValueError:
@@ -297,12 +311,15 @@ _NAMED = 5
 
 
 def with_groups_behind(
-    question: Question, explained: Explanation, producer_id: ProducerId, readings: Iterable[PartitionReading]
+    question: Question,
+    explained: Explanation,
+    producer_ids: Iterable[ProducerId],
+    readings: Collection[PartitionReading],
 ) -> Explanation:
     """The explanation of an id, with the groups that its open data stops; none for a transaction that ends in time."""
     if explained.state == OPEN and explained.ends_by_itself == YES:
         return explained
-    holds = holds_of(producer_id, readings)
+    holds = [hold for producer_id in producer_ids for hold in holds_of(producer_id, readings)]
     groups = groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())
     hurt = hurt_by(holds, groups)
     return replace(

@@ -380,11 +380,14 @@ def of_id(
     now_ms: TimestampMs,
     found: Search,
     past: Sequence[PastEnd] = (),
+    *,
+    has_strays: bool = False,
 ) -> Explanation:
     """Explains what a transactional id is doing.
 
-    `readings` are of its participants, and of those of its last transaction. `found` has what was proven about its live
-    transaction (Searcher.judge). `past` has the ends of its transactions that the log still shows.
+    `readings` are of its participants, of those of its last transaction, and of all partitions where its producer has
+    open data. `found` has what was proven about its live transaction (Searcher.judge). `past` has the ends of its
+    transactions that the log still shows. `has_strays` is whether it has open data that no transaction owns.
     """
     described, read = known.described, list(readings)
     if described.is_live:
@@ -397,7 +400,7 @@ def of_id(
         text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
     if data.unread:
         text.append(f"It is not known whether it has open data on {_names(data.unread)}: this could not be read.")
-    if data.is_nothing_left:
+    if data.is_nothing_left and not has_strays:
         text.append("It is idle: it waits for nothing.")
     return Explanation(
         target=name,

@@ -47,7 +47,7 @@ class World:
 
     def explained(self, of: Explanation = LATE) -> Explanation:
         readings = self.admin.read_partitions([ORDERS, OTHER, OFFSETS]).values()
-        return with_groups_behind(self.question, of, self.owner.producer_id, readings)
+        return with_groups_behind(self.question, of, [self.owner.producer_id], readings)
 
 
 @pytest.fixture
