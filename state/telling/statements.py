@@ -273,9 +273,13 @@ def _hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
         place = TopicPartition(shown(event.topic), event.partition)
         yield held_text(place, event.last_stable_offset, event.high_watermark, event.hidden_records)
     stopped = [shown(group.group_id) for group in event.consumer_groups if group.state is GroupState.STOPPED]
+    new = [shown(group.group_id) for group in event.consumer_groups if group.committed_offset is None]
     waiting = [shown(group.group_id) for group in event.waiting_groups]
     if stopped:
         yield f"Groups that stand still: {some(stopped, _GROUPS_NAMED)}."
+    if new:
+        names = some(new, _GROUPS_NAMED)
+        yield f"Groups that have committed nothing there yet, and stop if they read with read_committed: {names}."
     if waiting:
         yield f"Groups that wait for their committed offsets: {some(waiting, _GROUPS_NAMED)}."
 

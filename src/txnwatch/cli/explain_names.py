@@ -12,7 +12,7 @@ partition without an open transaction is explained only once no group waits for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
@@ -49,7 +49,7 @@ from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, P
 from txnwatch.state.telling.commands import explain_id
 from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, waiting_lines, waiting_means
 from txnwatch.state.text import cut, quoted, some
-from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
+from txnwatch.streaming.admin.groups import ClusterGroups, GroupPositions, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
@@ -269,7 +269,10 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     count = f"{len(partitions)} partition{'s' if len(partitions) != 1 else ''}"
     head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
     clear = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
-    explained = Explanation(name, ALL_CLEAR, text=(head, *(() if held else (clear,))))
+    if found.not_checked:
+        clear = "No open transaction was found, but not everything could be read."
+    state = "unproven" if found.not_checked and not held else ALL_CLEAR
+    explained = Explanation(name, state, text=(head, *(() if held else (clear,))))
     return _with_held(question, explained, found, held, lambda _, why: why.text[0])
 
 
@@ -414,24 +417,38 @@ def offsets_partition(question: Question, group_id: str) -> TopicPartition | Non
 
 
 def of_group(question: Question, group: KnownGroup) -> Explanation:
-    """Explains a group: whether it waits for its offsets, and behind which open transactions it stands."""
+    """Explains a group: whether it waits for its offsets, and behind which open transactions it stands.
+
+    A partition counts if the group has committed an offset of it, or has a member that is assigned it.
+    """
     positions = ClusterGroups(question.cluster).offsets_of(group)
     if positions.problems:
-        question.missing[f"offsets of group {group.group_id!r}"] = "; ".join(positions.problems)
-    explained = Explanation(
-        target=group.group_id,
-        state=ALL_CLEAR,
-        text=(_head(group, positions.offsets),),
-    )
+        question.missing[f"consumer group {group.group_id!r}"] = "; ".join(positions.problems)
+    explained = Explanation(target=group.group_id, state=ALL_CLEAR, text=(_head(group, positions),))
     waits = _waits(question, [group.group_id])
     for span, why in waits.values():
         where = f"It waits: its committed offsets are pending in a transaction on {span.partition}."
         explained = _with_cause(explained, why, (where, waiting_means("It"), *why.text))
         explained = replace(explained, waiting_groups=(group.group_id,))
-    return _behind(question, explained, positions.offsets)
+    explained = _behind(question, explained, positions)
+    if explained.state != ALL_CLEAR:
+        return explained
+    if question.missing or group.is_share or not (positions.offsets or positions.uncommitted):
+        return replace(explained, state="unproven", text=(*explained.text, _not_clear(question, group)))
+    clear = "All clear: it waits for no offset, and no transaction is open on a partition that it reads or has read."
+    return replace(explained, text=(*explained.text, clear))
 
 
-def _head(group: KnownGroup, offsets: Mapping[TopicPartition, Offset]) -> str:
+def _not_clear(question: Question, group: KnownGroup) -> str:
+    """Why nothing was found, and the group is not clear."""
+    if question.missing:
+        return "Nothing was found, but not everything could be read: whether a transaction stops it is not known."
+    if group.is_share:
+        return "What it reads is not read here: whether a transaction stops it is not known."
+    return "Nothing shows which partitions it reads: whether a transaction stops it is not known."
+
+
+def _head(group: KnownGroup, positions: GroupPositions) -> str:
     kind = f"{group.protocol or 'consumer'} group"
     away = " (no member is connected now)" if group.state == "Empty" else ""
     head = f"{cut(group.group_id)}: a {kind}, state {group.state}{away}, at broker {group.coordinator}."
@@ -439,25 +456,39 @@ def _head(group: KnownGroup, offsets: Mapping[TopicPartition, Offset]) -> str:
         return (
             f"{head} A share group commits no offsets, so it never waits for them: ask for a partition that it reads."
         )
-    count = len(offsets)
-    return f"{head} It has committed offsets of {count} partition{'s' if count != 1 else ''}."
+    new = len(positions.uncommitted)
+    members = f" Its members are assigned {_partitions(new)} of which it has committed nothing." if new else ""
+    return f"{head} It has committed offsets of {_partitions(len(positions.offsets))}.{members}"
 
 
-def _behind(question: Question, explained: Explanation, offsets: Mapping[TopicPartition, Offset]) -> Explanation:
+def _partitions(count: int) -> str:
+    return f"{count} partition{'s' if count != 1 else ''}"
+
+
+def _behind(question: Question, explained: Explanation, positions: GroupPositions) -> Explanation:
     """Adds the partitions on which the group can reach an open transaction."""
-    shown = [partition for partition in sorted(offsets) if question.cluster.known.info(partition) is not None]
+    reads = sorted(positions.offsets.keys() | positions.uncommitted)
+    shown = [partition for partition in reads if question.cluster.known.info(partition) is not None]
+    hidden = hidden_topics(question.cluster, {partition.topic for partition in reads})
+    question.missing.update({f"topic {name}": str(why) for name, why in hidden.items()})
     found = question.searcher.search(shown)
+    question.note_unread(found.readings.values())
     held = [at for at in shown if any(span.partition == at for span in open_in(found)) and _is_held(found.readings[at])]
 
     def line(at: TopicPartition, why: Explanation) -> str:
-        stable = found.readings[at].last_stable_offset
-        return f"{at}: {why.state}. It has committed offset {offsets[at]}; read_committed stops at {stable}."
+        stable, offset = found.readings[at].last_stable_offset, positions.offsets.get(at)
+        if offset is None:
+            return f"{at}: {why.state}. A member has it, and nothing was committed; read_committed stops at {stable}."
+        return f"{at}: {why.state}. It has committed offset {offset}; read_committed stops at {stable}."
 
     explained = _with_held(question, explained, found, held, line)
-    if explained.state != ALL_CLEAR:
-        return explained
-    clear = "All clear: it waits for no offset, and no transaction is open on a partition that it has read."
-    return replace(explained, text=(*explained.text, clear))
+    hurt = any(_can_reach(positions.offsets.get(at), found.readings[at]) for at in held)
+    return replace(explained, affected_groups=(explained.target,)) if hurt else explained
+
+
+def _can_reach(offset: Offset | None, reading: PartitionReading) -> bool:
+    """Whether a group stops at the last stable offset, if it reads with read_committed."""
+    return offset is None or offset <= (reading.last_stable_offset or 0)
 
 
 def _with_held(

@@ -41,6 +41,14 @@ def test_what_is_over_has_an_end_and_no_step() -> None:
     assert (told["ends"], told["safe"], told["steps"]) == ("It is over: aborted by administrator.", "", [])
 
 
+def test_a_group_that_has_committed_nothing_is_told_of_as_hurt() -> None:
+    new = {"group_id": "first-deployment", "state": "at_risk", "committed_offset": None, "hidden_lag": 5}
+    behind = {"group_id": "billing", "state": "at_risk", "committed_offset": 7, "hidden_lag": 5}
+    hurt = as_json(tell(an_event(consumer_groups=(new, behind))))["hurt"]
+    line = "Groups that have committed nothing there yet, and stop if they read with read_committed: first-deployment."
+    assert hurt.endswith(line)
+
+
 def test_what_the_next_transaction_holds_is_left_alone() -> None:
     told = as_json(tell(an_event(transaction_state="Ongoing", suggested_command=None)))
     assert told["safe"] == "Write no marker: it would end the producer's next transaction."
