@@ -16,7 +16,7 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import UnknownTransactionalId
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TimestampMs, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
@@ -97,3 +97,21 @@ def test_an_id_without_open_data_says_where_it_looked(cluster: Cluster, ask: Ask
     row = ask("--transactional-id", producer.transactional_id, code=0)
     assert row["state"] == "idle"
     assert "It is idle: it waits for nothing. Nothing of it is open on any of the " in " ".join(row["text"])
+
+
+@pytest.mark.parametrize("stamp_ms", [0, 1_795_000_000], ids=["0", "in seconds"])
+def test_a_timestamp_that_cannot_be_right_makes_no_age_of_decades(
+    old: EmbeddedKafka, cluster: Cluster, ask: Ask, capsys: pytest.CaptureFixture[str], stamp_ms: int
+) -> None:
+    (partition,) = create_topic(cluster, unique("orders"))
+    producer = RawProducer(cluster, unique("app")).init()
+    producer.produce(partition, timestamp_ms=TimestampMs(stamp_ms))
+    row = ask(str(partition), code=3)
+    assert "Its last write was after 20" in " ".join(row["text"])
+    server = ("--bootstrap-server", old.bootstrap_servers)
+    assert main(["find-hanging", "--topic", partition.topic, *server, "--format", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (found["last_timestamp_ms"], found["duration_ms"] < 60_000) == (stamp_ms, True)
+    assert main(["find-hanging", "--topic", partition.topic, *server]) == 0
+    assert f"{partition}: the timestamp of the last write cannot be when it was written" in capsys.readouterr().out
+    end_by_hand(cluster, partition, producer.producer_id, commit=False)

@@ -15,6 +15,7 @@ from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.read_committed import hidden_records
 from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expected_end, open_data
+from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome
@@ -252,14 +253,14 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     event = span_event(origin, span, proof, None, now_ms)
     told = once_looked(tell(event), rehearse_abort(origin, span.start.place))
     (holds,) = sentences(told, StatementKind.HOLDS).values()
-    written_ms = event.last_write_ms
+    at = written(span, proof)
     is_unknown = event.expected_outcome is ExpectedOutcome.UNKNOWN
     return Explanation(
         target=str(span.partition),
         state=Verdict.HANGING,
         transactional_id=event.transactional_id,
         producer_id=span.producer_id,
-        since_ms=min(written_ms, now_ms) if written_ms is not None else None,
+        since_ms=at.at_ms(now_ms),
         ends_by_itself=_NO,
         transaction_state=str(event.transaction_state) if event.transaction_state is not None else None,
         expected_outcome=str(event.expected_outcome),
@@ -267,7 +268,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         next=first_command(told),
         text=(
             f"{span.partition}: HANGING.",
-            f"{holds} {_last_write(span.partition, written_ms)}",
+            f"{holds} {_last_write(span.partition, at)}",
             *sentences(told, *_BEHIND_IT).values(),
             *([f"{incident_of_a_watcher(event.incident_id)}."] if is_unknown else []),
         ),
@@ -280,11 +281,17 @@ def incident_of_a_watcher(incident_id: str) -> str:
     return f"A watcher reports this hang as incident {incident_id}"
 
 
-def _last_write(partition: TopicPartition, written_ms: TimestampMs | None) -> str:
-    if written_ms is None:
+def _last_write(partition: TopicPartition, at: Written) -> str:
+    if at.stamp_ms is None:
         return "Its last write has no timestamp."
     clock = "its broker's clock" if partition.topic == CONSUMER_OFFSETS_TOPIC else "its client's clock"
-    return f"Its last write was at {utc(written_ms)} by {clock}."
+    if not at.is_impossible:
+        return f"Its last write was at {utc(at.stamp_ms)} by {clock}."
+    after = "was at an unknown time" if at.after_ms is None else f"was after {utc(at.after_ms)} by a broker's clock"
+    return (
+        f"Its last write {after}: its timestamp, {utc(at.stamp_ms)} by {clock}, cannot be right (or is not in "
+        "milliseconds)."
+    )
 
 
 def _covered(
