@@ -24,6 +24,7 @@ from txnwatch.cli.explain_names import (
     of_name,
     with_waiting_groups,
 )
+from txnwatch.cli.explain_positions import nature_lines
 from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.cli.one_shot import (
@@ -201,6 +202,10 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
     groups = _groups_around(question, partition, found)
     explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
+    if not open_in(found):
+        explained = replace(
+            explained, text=(*explained.text, *nature_lines(question, partition, found.readings[partition]))
+        )
     explained = with_waiting_groups(question, partition, explained)
     return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
+from txnwatch.cli.explain_positions import position_lines, positions_of
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
     OPEN,
@@ -482,6 +483,9 @@ def _behind(question: Question, explained: Explanation, positions: GroupPosition
         return f"{at}: {why.state}. It has committed offset {offset}; read_committed stops at {stable}."
 
     explained = _with_held(question, explained, found, held, line)
+    where = positions_of(question, positions.offsets, found.readings)
+    text = (*explained.text, *position_lines(where, held))
+    explained = replace(explained, text=text, positions=tuple(where))
     hurt = any(_can_reach(positions.offsets.get(at), found.readings[at]) for at in held)
     return replace(explained, affected_groups=(explained.target,)) if hurt else explained
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from txnwatch.cli.explain_positions import GroupPosition
 from txnwatch.cli.hurt_groups import GroupsAround
 from txnwatch.cli.output import duration, utc
 from txnwatch.state.abort.fencing import identity_of, last_door, log_named
@@ -89,6 +90,7 @@ class Explanation:
         affected_groups: the groups that stop at the partition's last stable offset if they read with read_committed.
         waiting_groups: the groups whose committed offsets are pending in an open transaction.
         marker_by_hand: a marker of the last day that no coordinator has written.
+        positions: of a group, where it is on its partitions.
         told: what is said about an incident; its steps follow the text.
     """
 
@@ -111,6 +113,7 @@ class Explanation:
     affected_groups: tuple[str, ...] = ()
     waiting_groups: tuple[str, ...] = ()
     marker_by_hand: MarkerByHand | None = None
+    positions: tuple[GroupPosition, ...] = ()
     told: tuple[Told, ...] = ()
 
     def lines(self) -> Iterable[str]:
