@@ -434,19 +434,19 @@ def of_group(question: Question, group: KnownGroup) -> Explanation:
     explained = _behind(question, explained, positions)
     if explained.state != ALL_CLEAR:
         return explained
-    if question.missing or group.is_share or not (positions.offsets or positions.uncommitted):
-        return replace(explained, state="unproven", text=(*explained.text, _not_clear(question, group)))
+    is_incomplete, reads = bool(question.missing), positions.offsets or positions.uncommitted
+    if not is_incomplete and (group.is_share or not reads):
+        why = "a share group commits no offsets" if group.is_share else "it has no member and no committed offset"
+        question.missing[f"which partitions group {cut(group.group_id)} reads"] = why
+    if question.missing:
+        text = _NOT_ALL_READ if is_incomplete else _READS_UNKNOWN
+        return replace(explained, state="unproven", text=(*explained.text, text))
     clear = "All clear: it waits for no offset, and no transaction is open on a partition that it reads or has read."
     return replace(explained, text=(*explained.text, clear))
 
 
-def _not_clear(question: Question, group: KnownGroup) -> str:
-    """Why nothing was found, and the group is not clear."""
-    if question.missing:
-        return "Nothing was found, but not everything could be read: whether a transaction stops it is not known."
-    if group.is_share:
-        return "What it reads is not read here: whether a transaction stops it is not known."
-    return "Nothing shows which partitions it reads: whether a transaction stops it is not known."
+_NOT_ALL_READ = "Nothing was found, but not everything could be read: whether a transaction stops it is not known."
+_READS_UNKNOWN = "Nothing shows which partitions it reads: whether a transaction stops it is not known."
 
 
 def _head(group: KnownGroup, positions: GroupPositions) -> str:

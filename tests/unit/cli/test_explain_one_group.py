@@ -109,3 +109,4 @@ def test_a_group_of_which_nothing_shows_what_it_reads_is_never_clear(world: Worl
     found = world.explained(group)
     assert found.state == "unproven"
     assert found.text[-1].endswith("whether a transaction stops it is not known.")
+    assert list(world.question.missing) == [f"which partitions group {NAME} reads"], "the exit code is not 0"
