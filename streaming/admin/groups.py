@@ -129,6 +129,14 @@ def _share_offsets(
     return best
 
 
+def _share_positions(cluster: Cluster, group: KnownGroup, problems: Counter[str]) -> dict[TopicPartition, Offset]:
+    """Where a share group that reads with read_committed is on its partitions."""
+    of_group = {group.coordinator: [group.group_id]}
+    wanted = [partition for _, partition, _ in _answers(cluster, of_group, None, problems)]
+    found = _share_offsets(cluster, of_group, {group.group_id: group.has_members}, wanted, problems) if wanted else {}
+    return {at: one.committed_offset for (_, at), one in found.items() if one.committed_offset is not None}
+
+
 def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
     listed = cluster.list_offsets(wanted)
     return {partition: one.offset for partition, one in listed.items() if isinstance(one, ListedOffset)}
@@ -146,9 +154,11 @@ def _placed(answer: Any, before: Offset | None, after: Offset | None) -> tuple[O
 def _answers(
     cluster: Cluster,
     groups: Mapping[BrokerId, Sequence[str]],
-    wanted: Sequence[TopicPartition],
+    wanted: Sequence[TopicPartition] | None,
     problems: Counter[str],
 ) -> Iterator[tuple[str, TopicPartition, Any]]:
+    """The answers about some partitions, or (None) about all that a group has."""
+
     def request(names: Sequence[str]) -> Any:
         return lambda connection: _offsets_request(connection, names, wanted)
 
@@ -187,15 +197,18 @@ def _why_no_share_groups(what: str, refused: Problem, right: str) -> str:
     return str(found.with_hint(f"{right} on the group is missing") if found.is_denied else found)
 
 
-def _offsets_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:
+def _offsets_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition] | None) -> Any:
     version = connection.require_version(DescribeShareGroupOffsetsRequest, highest=1)
     numbers: dict[str, list[int]] = {}
-    for partition in partitions:
+    for partition in partitions or ():
         numbers.setdefault(partition.topic, []).append(partition.partition)
     group = DescribeShareGroupOffsetsRequest.Group
     topics = [group.Topic(version=version, topic_name=name, partitions=indexes) for name, indexes in numbers.items()]
     return DescribeShareGroupOffsetsRequest(
-        version=version, groups=[group(version=version, group_id=name, topics=topics) for name in groups]
+        version=version,
+        groups=[
+            group(version=version, group_id=name, topics=topics if partitions is not None else None) for name in groups
+        ],
     )
 
 
@@ -328,11 +341,13 @@ class GroupPositions(NamedTuple):
     Attributes:
         offsets: its committed offsets.
         uncommitted: the partitions that its members are assigned, and of which nothing was committed.
+        is_never_stopped: whether it is a share group that does not read with read_committed; then nothing else is read.
     """
 
     offsets: Mapping[TopicPartition, Offset]
     problems: tuple[str, ...]
     uncommitted: frozenset[TopicPartition] = frozenset()
+    is_never_stopped: bool = False
 
 
 @dataclass(slots=True)
@@ -404,7 +419,9 @@ class ClusterGroups:
         return UnstableGroups(tuple(sorted(found)), tuple(problems))
 
     def offsets_of(self, group: KnownGroup) -> GroupPositions:
-        """All committed offsets of one group, and what its members are assigned."""
+        """All committed offsets of one group, and what its members are assigned; of a share group its positions."""
+        if group.is_share:
+            return self._share_positions_of(group)
         request = {group.coordinator: lambda connection: _fetch_request(connection, [group.group_id], None)}
         (answer,) = self._cluster.ask(request, self._cluster.timeout_s).values()
         if isinstance(answer, BrokerError):
@@ -419,12 +436,19 @@ class ClusterGroups:
                     if (committed := present(one.committed_offset)) is not None and not one.error_code:
                         found[TopicPartition(topic.name, one.partition_index)] = committed
         assigned: frozenset[TopicPartition] = frozenset()
-        if group.has_members and not group.is_share:
+        if group.has_members:
             answer = read_assignments(self._cluster, [_to_describe(group)])
             problems.update(answer.problems)
             problems.update(answer.unknown.values())
             assigned = answer.partitions.get(group.group_id, frozenset())
         return GroupPositions(found, tuple(problems), assigned - found.keys())
+
+    def _share_positions_of(self, group: KnownGroup) -> GroupPositions:
+        problems: Counter[str] = Counter()
+        if not _read_committed_only(self._cluster, [group.group_id], problems):
+            return GroupPositions({}, tuple(problems), is_never_stopped=not problems)
+        found = _share_positions(self._cluster, group, problems)
+        return GroupPositions(found, tuple(one for one in problems if one != _NO_LAG))
 
     def _listed(
         self, problems: Counter[str]

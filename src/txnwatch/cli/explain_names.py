@@ -431,17 +431,19 @@ def of_group(question: Question, group: KnownGroup) -> Explanation:
         where = f"It waits: its committed offsets are pending in a transaction on {span.partition}."
         explained = _with_cause(explained, why, (where, waiting_means("It"), *why.text))
         explained = replace(explained, waiting_groups=(group.group_id,))
-    explained = _behind(question, explained, positions)
+    explained = _behind(question, explained, positions, is_share=group.is_share)
     if explained.state != ALL_CLEAR:
         return explained
     is_incomplete, reads = bool(question.missing), positions.offsets or positions.uncommitted
-    if not is_incomplete and (group.is_share or not reads):
-        why = "a share group commits no offsets" if group.is_share else "it has no member and no committed offset"
-        question.missing[f"which partitions group {cut(group.group_id)} reads"] = why
+    if not (is_incomplete or reads or positions.is_never_stopped):
+        lacks = "it has no position on a partition" if group.is_share else "it has no member and no committed offset"
+        question.missing[f"which partitions group {cut(group.group_id)} reads"] = lacks
     if question.missing:
         text = _NOT_ALL_READ if is_incomplete else _READS_UNKNOWN
         return replace(explained, state="unproven", text=(*explained.text, text))
     clear = "All clear: it waits for no offset, and no transaction is open on a partition that it reads or has read."
+    if positions.is_never_stopped:
+        clear = "All clear: no transaction stops it."
     return replace(explained, text=(*explained.text, clear))
 
 
@@ -454,9 +456,10 @@ def _head(group: KnownGroup, positions: GroupPositions) -> str:
     away = " (no member is connected now)" if group.state == "Empty" else ""
     head = f"{cut(group.group_id)}: a {kind}, state {group.state}{away}, at broker {group.coordinator}."
     if group.is_share:
-        return (
-            f"{head} A share group commits no offsets, so it never waits for them: ask for a partition that it reads."
-        )
+        head += " A share group commits no offsets, so it never waits for them."
+        if positions.is_never_stopped:
+            return f"{head} It does not read with read_committed (share.isolation.level), so no transaction stops it."
+        return f"{head} It has a position on {_partitions(len(positions.offsets))}."
     new = len(positions.uncommitted)
     members = f" Its members are assigned {_partitions(new)} of which it has committed nothing." if new else ""
     return f"{head} It has committed offsets of {_partitions(len(positions.offsets))}.{members}"
@@ -466,7 +469,7 @@ def _partitions(count: int) -> str:
     return f"{count} partition{'s' if count != 1 else ''}"
 
 
-def _behind(question: Question, explained: Explanation, positions: GroupPositions) -> Explanation:
+def _behind(question: Question, explained: Explanation, positions: GroupPositions, *, is_share: bool) -> Explanation:
     """Adds the partitions on which the group can reach an open transaction."""
     reads = sorted(positions.offsets.keys() | positions.uncommitted)
     shown = [partition for partition in reads if question.cluster.known.info(partition) is not None]
@@ -480,10 +483,11 @@ def _behind(question: Question, explained: Explanation, positions: GroupPosition
         stable, offset = found.readings[at].last_stable_offset, positions.offsets.get(at)
         if offset is None:
             return f"{at}: {why.state}. A member has it, and nothing was committed; read_committed stops at {stable}."
-        return f"{at}: {why.state}. It has committed offset {offset}; read_committed stops at {stable}."
+        has = "is at" if is_share else "has committed"
+        return f"{at}: {why.state}. It {has} offset {offset}; read_committed stops at {stable}."
 
     explained = _with_held(question, explained, found, held, line)
-    where = positions_of(question, positions.offsets, found.readings)
+    where = positions_of(question, positions.offsets, found.readings) if not is_share else []
     text = (*explained.text, *position_lines(where, held))
     explained = replace(explained, text=text, positions=tuple(where))
     hurt = any(_can_reach(positions.offsets.get(at), found.readings[at]) for at in held)

@@ -104,6 +104,22 @@ def test_a_group_that_reads_a_hidden_topic_is_never_clear(world: World) -> None:
     assert world.question.missing == {"topic secret": "TOPIC_AUTHORIZATION_FAILED"}
 
 
+def test_a_share_group_that_reads_uncommitted_is_stopped_by_nothing(world: World) -> None:
+    world.positions = GroupPositions({}, (), is_never_stopped=True)
+    found = world.explained(SHARE)
+    assert (found.state, world.question.missing) == (ALL_CLEAR, {})
+    assert "so no transaction stops it." in found.text[0]
+    assert found.text[-1] == "All clear: no transaction stops it.", "it may read what is open"
+
+
+def test_a_share_group_at_a_hang_is_told_of_it(world: World) -> None:
+    world.hang(ORDERS)
+    world.positions = GroupPositions({ORDERS: 0}, ())
+    found = world.explained(SHARE)
+    assert (found.state, found.affected_groups) == ("hanging", (NAME,))
+    assert "It is at offset 0; read_committed stops at 0." in " ".join(found.text)
+
+
 @pytest.mark.parametrize("group", [EMPTY, SHARE])
 def test_a_group_of_which_nothing_shows_what_it_reads_is_never_clear(world: World, group: KnownGroup) -> None:
     found = world.explained(group)
