@@ -10,14 +10,15 @@ committed offset did. The committed offset must be where a read_committed consum
 just below it, because control records and aborted data at the end need not be committed. A group beyond the last stable
 offset has read data that read_committed hides: it is not affected. A group far below it that does not move has stopped
 for another reason. For a group that may have read beyond its offset (`is_floor`), nothing shows whether it has stopped:
-it is at risk at most.
+it is at risk at most. So is a group that has committed nothing and is assigned the partition: wherever it begins, it
+stops at the last stable offset, but nothing shows where it is.
 
 Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -192,7 +193,7 @@ APART_MS: Final = DurationMs(5_000)  # auto.commit.interval.ms: a group that mov
 class Seen(NamedTuple):
     """When a group's committed offset was first seen at its current value, and the partition's end then."""
 
-    committed_offset: Offset
+    committed_offset: Offset | None
     high_watermark: Offset
     at_ms: TimestampMs
     has_moved: bool
@@ -250,15 +251,20 @@ def look_again(
     now_ms: TimestampMs,
     *,
     is_complete: bool,
+    unassigned: Collection[str] = (),
 ) -> AnotherLook:
-    """Another look at a partition. An answer that is not complete does not clear the groups that it lacks."""
+    """Another look at a partition. An answer that is not complete does not clear the groups that it lacks.
+
+    A complete answer does not clear those that are `unassigned` (GroupOffsets).
+    """
     is_seen = bool(groups) or is_complete
     seen = groups if is_seen else None
     offset = observe(before, last_stable_offset, high_watermark, seen, now_ms, is_complete=is_complete)
     if not is_seen:
         return AnotherLook(offset, None)
     affected = affected_groups(offset, high_watermark, groups, now_ms)
-    return AnotherLook(offset, affected if is_complete else _with_unanswered(affected, affected_before, groups))
+    kept = [one for one in affected_before if not is_complete or one.group_id in unassigned]
+    return AnotherLook(offset, _with_unanswered(affected, kept, groups))
 
 
 def affected_groups(
@@ -270,7 +276,7 @@ def affected_groups(
             group_id=group.group_id,
             state=state,
             committed_offset=group.committed_offset,
-            hidden_lag=high_watermark - group.committed_offset,
+            hidden_lag=high_watermark - _at_least(group, offset.last_stable_offset),
         )
         for group in groups
         if (state := _state(offset, high_watermark, group, now_ms)) is not None
@@ -281,7 +287,7 @@ def affected_groups(
 def _with_unanswered(
     found: Iterable[AffectedGroup], before: Iterable[AffectedGroup], groups: Iterable[GroupOffset]
 ) -> tuple[AffectedGroup, ...]:
-    """Adds the affected groups of the look before that an incomplete answer, `groups`, lacks; they are unchanged."""
+    """Adds those of some affected groups of the look before that the answer, `groups`, lacks; they are unchanged."""
     answered = {group.group_id for group in groups}
     return _most_affected_first([*found, *(one for one in before if one.group_id not in answered)])
 
@@ -290,10 +296,16 @@ def _most_affected_first(found: Iterable[AffectedGroup]) -> tuple[AffectedGroup,
     return tuple(sorted(found, key=lambda one: (one.state is not GroupState.STOPPED, -one.hidden_lag, one.group_id)))
 
 
+def _at_least(group: GroupOffset, last_stable_offset: Offset) -> Offset:
+    return group.committed_offset if group.committed_offset is not None else last_stable_offset
+
+
 def _state(offset: UnmovedOffset, high_watermark: Offset, group: GroupOffset, now_ms: TimestampMs) -> GroupState | None:
-    below = offset.last_stable_offset - group.committed_offset
+    below = offset.last_stable_offset - _at_least(group, offset.last_stable_offset)
     if below < 0 or high_watermark <= offset.last_stable_offset:
         return None
+    if group.committed_offset is None:
+        return GroupState.AT_RISK
     seen = offset.groups[group.group_id]
     # A group without members may be gone for good, or may read without joining (Flink): it must be within one marker.
     is_near = below <= (NEAR_OFFSETS if group.has_members else ONE_MARKER)

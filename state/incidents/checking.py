@@ -239,6 +239,7 @@ class FollowUp:
                 answer.offsets.get(partition, ()),
                 now_ms,
                 is_complete=not answer.problems,
+                unassigned=answer.unassigned,
             )
             self._unmoved[partition] = seen.offset
             found[partition] = Surroundings(elapsed(seen.offset.since_ms, now_ms), seen.affected, waiting.groups)

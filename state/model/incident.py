@@ -169,11 +169,14 @@ class EndedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AffectedGroup:
-    """A consumer group that is affected if it reads the blocked partition with read_committed."""
+    """A consumer group that is affected if it reads the blocked partition with read_committed.
+
+    `committed_offset` is None for a group that is assigned the partition and has committed nothing of it.
+    """
 
     group_id: str
     state: GroupState
-    committed_offset: Offset
+    committed_offset: Offset | None = None
     hidden_lag: int
 
 

@@ -248,27 +248,31 @@ class TransactionAdmin(Protocol):
 
 
 class GroupOffset(NamedTuple):
-    """The committed offset of a consumer group on a partition.
+    """The committed offset of a consumer group on a partition; None if a member has it and nothing was committed.
 
     `has_members` is whether the group has members now. `is_floor` is whether the group may have read beyond this
     offset.
     """
 
     group_id: str
-    committed_offset: Offset
+    committed_offset: Offset | None
     has_members: bool
     is_floor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """Committed offsets of all groups, complete only if `problems` is empty; groups that committed none are left out.
+    """Committed offsets of all groups, and the groups that are assigned a partition and have committed none of it.
 
-    `problems` has one entry per broker or reason, not one per group.
+    Attributes:
+        problems: why groups may be missing: one entry per broker or reason, not one per group.
+        unassigned: groups without a committed offset on some of the partitions, of which it is not known now what their
+            members are assigned: they rebalance, or they also read a topic that is hidden.
     """
 
     offsets: Mapping[TopicPartition, tuple[GroupOffset, ...]]
     problems: tuple[str, ...] = ()
+    unassigned: tuple[str, ...] = ()
 
 
 class WaitingGroups(NamedTuple):
@@ -287,7 +291,10 @@ class ConsumerGroups(Protocol):
     """Reads the committed offsets of consumer groups."""
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
-        """Asks every broker for the groups that it coordinates, and for their offsets on some partitions."""
+        """Asks every broker for the groups that it coordinates, and for their offsets on some partitions.
+
+        A group with members that has committed nothing of a partition is returned if the partition is assigned to it.
+        """
 
     def waiting(self, spans: Iterable[SpanStart]) -> WaitingGroups:
         """Reads the pending offsets of open spans on `__consumer_offsets`, and asks the coordinators of their groups.

@@ -52,8 +52,15 @@ def waiting_means(who: str) -> str:
 
 def affected_lines(groups: Sequence[AffectedGroup], stable: Offset) -> Iterable[str]:
     """The groups that read a held partition; one look cannot show that a group has stopped."""
+    new = [one for one in groups if one.committed_offset is None]
     at_it = [one for one in groups if one.committed_offset == stable]
-    below = [one for one in groups if one.committed_offset != stable]
+    below = [one for one in groups if one.committed_offset not in (stable, None)]
+    if new:
+        names = some([quoted(one.group_id) for one in new], _NAMED)
+        yield (
+            "If they read with read_committed, these groups stop here; their members are assigned this partition and "
+            f"have committed nothing of it: {names}."
+        )
     for found, place in ((at_it, "have reached this offset"), (below, "have not reached it yet")):
         if found:
             named = [f"{quoted(one.group_id)} (at {one.committed_offset}, lag {one.hidden_lag})" for one in found]

@@ -1,10 +1,11 @@
-"""ConsumerGroups over the wire: which groups have committed which offsets of some partitions.
+"""ConsumerGroups over the wire: which groups have committed which offsets of some partitions, or are assigned them.
 
 A broker lists the groups that it coordinates (ListGroups), so the listing also shows which broker to ask for a group's
 offsets (OffsetFetch, many groups in one request). These are the groups of the consumer protocols, old and new, and of
-Kafka Streams' own protocol (KIP-1071); the share groups are below. Groups are read only while an incident is
-open, and within the admin's budget: on a cluster with thousands of groups, what does not fit is a problem and not an
-empty answer.
+Kafka Streams' own protocol (KIP-1071); the share groups are below. A group with members that has committed nothing of
+one of the partitions is described as well (assignments.py): it stops there like the others. Groups are read only while
+an incident is open, and within the admin's budget: on a cluster with thousands of groups, what does not fit is a
+problem and not an empty answer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
@@ -22,6 +23,7 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets, ListedOffset, WaitingGroups
 from txnwatch.state.model.values import BrokerId, Offset, Problem, SpanStart, TopicPartition
+from txnwatch.streaming.admin.assignments import Assignments, GroupToDescribe, read_assignments
 from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
 from txnwatch.streaming.client.cluster import Cluster
@@ -119,12 +121,20 @@ def _share_offsets(
                 continue
             offset, is_floor = _placed(answer, before.get(partition), after.get(partition))
             known = best.get((group_id, partition))
-            if known is None or (known.is_floor and (not is_floor or offset > known.committed_offset)):
+            if known is None or (known.is_floor and (not is_floor or offset > (known.committed_offset or 0))):
                 best[group_id, partition] = GroupOffset(group_id, offset, members[group_id], is_floor)
         if before == after or not any(one.is_floor for one in best.values()):
             break
     problems.update(found_problems)
     return best
+
+
+def _share_positions(cluster: Cluster, group: KnownGroup, problems: Counter[str]) -> dict[TopicPartition, Offset]:
+    """Where a share group that reads with read_committed is on its partitions."""
+    of_group = {group.coordinator: [group.group_id]}
+    wanted = [partition for _, partition, _ in _answers(cluster, of_group, None, problems)]
+    found = _share_offsets(cluster, of_group, {group.group_id: group.has_members}, wanted, problems) if wanted else {}
+    return {at: one.committed_offset for (_, at), one in found.items() if one.committed_offset is not None}
 
 
 def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
@@ -144,9 +154,11 @@ def _placed(answer: Any, before: Offset | None, after: Offset | None) -> tuple[O
 def _answers(
     cluster: Cluster,
     groups: Mapping[BrokerId, Sequence[str]],
-    wanted: Sequence[TopicPartition],
+    wanted: Sequence[TopicPartition] | None,
     problems: Counter[str],
 ) -> Iterator[tuple[str, TopicPartition, Any]]:
+    """The answers about some partitions, or (None) about all that a group has."""
+
     def request(names: Sequence[str]) -> Any:
         return lambda connection: _offsets_request(connection, names, wanted)
 
@@ -185,15 +197,18 @@ def _why_no_share_groups(what: str, refused: Problem, right: str) -> str:
     return str(found.with_hint(f"{right} on the group is missing") if found.is_denied else found)
 
 
-def _offsets_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:
+def _offsets_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition] | None) -> Any:
     version = connection.require_version(DescribeShareGroupOffsetsRequest, highest=1)
     numbers: dict[str, list[int]] = {}
-    for partition in partitions:
+    for partition in partitions or ():
         numbers.setdefault(partition.topic, []).append(partition.partition)
     group = DescribeShareGroupOffsetsRequest.Group
     topics = [group.Topic(version=version, topic_name=name, partitions=indexes) for name, indexes in numbers.items()]
     return DescribeShareGroupOffsetsRequest(
-        version=version, groups=[group(version=version, group_id=name, topics=topics) for name in groups]
+        version=version,
+        groups=[
+            group(version=version, group_id=name, topics=topics if partitions is not None else None) for name in groups
+        ],
     )
 
 
@@ -287,12 +302,19 @@ class KnownGroup(NamedTuple):
     Attributes:
         state: in Kafka's spelling, for example Stable or Empty.
         protocol: `consumer`, `streams`, `share` or `connect`; empty for a group that commits offsets without joining.
+        type: the protocol of its members: `classic`, `consumer`, `streams`, `share`; empty before Kafka 3.8.
     """
 
     group_id: str
     coordinator: BrokerId
     state: str
     protocol: str
+    type: str = ""
+
+    @property
+    def has_members(self) -> bool:
+        """Whether a member is connected."""
+        return self.state in _WITH_MEMBERS
 
     @property
     def is_share(self) -> bool:
@@ -320,10 +342,30 @@ class UnstableGroups(NamedTuple):
 
 
 class GroupPositions(NamedTuple):
-    """The committed offsets of one group, complete only without problems."""
+    """What one group reads, complete only without problems.
+
+    Attributes:
+        offsets: its committed offsets.
+        uncommitted: the partitions that its members are assigned, and of which nothing was committed.
+        is_never_stopped: whether it is a share group that does not read with read_committed; then nothing else is read.
+    """
 
     offsets: Mapping[TopicPartition, Offset]
     problems: tuple[str, ...]
+    uncommitted: frozenset[TopicPartition] = frozenset()
+    is_never_stopped: bool = False
+
+
+@dataclass(slots=True)
+class Unknown:
+    """Of whom it is not known whether anything was committed: groups, and partitions of groups."""
+
+    groups: set[str] = field(default_factory=set)
+    offsets: set[tuple[str, TopicPartition]] = field(default_factory=set)
+
+
+def _to_describe(group: KnownGroup) -> GroupToDescribe:
+    return GroupToDescribe(group.group_id, group.coordinator, group.type)
 
 
 class ClusterGroups:
@@ -333,16 +375,22 @@ class ClusterGroups:
         self._cluster = cluster
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
-        """See ConsumerGroups. Sends one request per broker, then one per 500 groups, and one about the right."""
+        """See ConsumerGroups. Sends one request per broker, then one per 500 groups, and one about the right.
+
+        Groups with members that have committed nothing of a partition cost one request more per 100 of them.
+        """
         wanted = list(dict.fromkeys(partitions))
         found: dict[TopicPartition, list[GroupOffset]] = {partition: [] for partition in wanted}
         problems: Counter[str] = Counter()
         try:
-            committing, sharing = self._listed(problems) if wanted else ({}, {})
+            committing, sharing, joined = self._listed(problems) if wanted else ({}, {}, [])
         except BrokerError as exc:
             return GroupOffsets(dict.fromkeys(wanted, ()), (str(exc),))
+        unknown = Unknown()
         for part in _parts(committing):
-            self._fetch(part, wanted, found, problems)
+            self._fetch(part, wanted, found, problems, unknown)
+        assigned = self._assigned(joined, found, unknown)
+        problems.update(assigned.problems)
         for part in _parts(sharing):
             self._share(part, wanted, found, problems)
         if wanted:
@@ -350,6 +398,7 @@ class ClusterGroups:
         return GroupOffsets(
             {partition: tuple(offsets) for partition, offsets in found.items()},
             tuple(f"{problem} ({count} groups)" if count > 1 else problem for problem, count in problems.items()),
+            tuple(sorted(assigned.unknown)),
         )
 
     def waiting(self, spans: Iterable[SpanStart]) -> WaitingGroups:
@@ -368,7 +417,7 @@ class ClusterGroups:
     def unstable(self, partition: TopicPartition) -> UnstableGroups:
         """The groups that do not get their committed offset of a partition, because it is pending in a transaction."""
         problems: Counter[str] = Counter()
-        committing, _ = self._listed(problems)
+        committing, _, _ = self._listed(problems)
         found: list[str] = []
         for part in _parts(committing):
             asked = {node: [CommittedKey(name, partition) for name in groups] for node, groups in part.items()}
@@ -377,7 +426,9 @@ class ClusterGroups:
         return UnstableGroups(tuple(sorted(found)), tuple(problems))
 
     def offsets_of(self, group: KnownGroup) -> GroupPositions:
-        """All committed offsets of one group."""
+        """All committed offsets of one group, and what its members are assigned; of a share group its positions."""
+        if group.is_share:
+            return self._share_positions_of(group)
         request = {group.coordinator: lambda connection: _fetch_request(connection, [group.group_id], None)}
         (answer,) = self._cluster.ask(request, self._cluster.timeout_s).values()
         if isinstance(answer, BrokerError):
@@ -391,16 +442,51 @@ class ClusterGroups:
                 for one in topic.partitions:
                     if (committed := present(one.committed_offset)) is not None and not one.error_code:
                         found[TopicPartition(topic.name, one.partition_index)] = committed
-        return GroupPositions(found, tuple(problems))
+        assigned: frozenset[TopicPartition] = frozenset()
+        if group.has_members:
+            answer = read_assignments(self._cluster, [_to_describe(group)])
+            problems.update(answer.problems)
+            problems.update(answer.unknown.values())
+            assigned = answer.partitions.get(group.group_id, frozenset())
+        return GroupPositions(found, tuple(problems), assigned - found.keys())
 
-    def _listed(self, problems: Counter[str]) -> tuple[dict[BrokerId, Groups], dict[BrokerId, Groups]]:
-        """For each broker its groups, and whether each has members: groups that commit, and share groups."""
+    def _share_positions_of(self, group: KnownGroup) -> GroupPositions:
+        problems: Counter[str] = Counter()
+        if not _read_committed_only(self._cluster, [group.group_id], problems):
+            return GroupPositions({}, tuple(problems), is_never_stopped=not problems)
+        found = _share_positions(self._cluster, group, problems)
+        return GroupPositions(found, tuple(one for one in problems if one != _NO_LAG))
+
+    def _listed(
+        self, problems: Counter[str]
+    ) -> tuple[dict[BrokerId, Groups], dict[BrokerId, Groups], list[KnownGroup]]:
+        """For each broker its groups, and whether each has members: groups that commit, and share groups.
+
+        The third are those of the first that have members.
+        """
         committing: dict[BrokerId, Groups] = {}
         sharing: dict[BrokerId, Groups] = {}
+        joined: list[KnownGroup] = []
         for group in self._rows(problems):
             kinds = sharing if group.is_share else committing
-            kinds.setdefault(group.coordinator, {})[group.group_id] = group.state in _WITH_MEMBERS
-        return committing, sharing
+            kinds.setdefault(group.coordinator, {})[group.group_id] = group.has_members
+            if group.has_members and not group.is_share:
+                joined.append(group)
+        return committing, sharing, joined
+
+    def _assigned(
+        self, joined: Iterable[KnownGroup], found: dict[TopicPartition, list[GroupOffset]], unknown: Unknown
+    ) -> Assignments:
+        """Adds the groups that are assigned one of the partitions and have committed nothing of it."""
+        offsets = Counter(one.group_id for groups in found.values() for one in groups)
+        lacking = [one for one in joined if offsets[one.group_id] < len(found) and one.group_id not in unknown.groups]
+        answer = read_assignments(self._cluster, map(_to_describe, lacking))
+        for name, partitions in answer.partitions.items():
+            for at in partitions & found.keys():
+                is_new = all(one.group_id != name for one in found[at])
+                if is_new and (name, at) not in unknown.offsets:
+                    found[at].append(GroupOffset(name, None, has_members=True))
+        return answer
 
     def _rows(self, problems: Counter[str], protocols: Collection[str] = _READING_PROTOCOLS) -> Iterator[KnownGroup]:
         """The groups of every broker with one of some protocols; by default those that read topics."""
@@ -413,7 +499,8 @@ class ClusterGroups:
             else:
                 for row in answer.groups:
                     if row.protocol_type in protocols:
-                        yield KnownGroup(row.group_id, node, row.group_state, row.protocol_type)
+                        kind = (row.group_type or "").lower()
+                        yield KnownGroup(row.group_id, node, row.group_state, row.protocol_type, kind)
 
     def _note_hidden(self, problems: Counter[str]) -> None:
         try:
@@ -444,6 +531,7 @@ class ClusterGroups:
         wanted: Sequence[TopicPartition],
         found: dict[TopicPartition, list[GroupOffset]],
         problems: Counter[str],
+        unknown: Unknown,
     ) -> None:
         def request(names: Sequence[str]) -> Any:
             return lambda connection: _fetch_request(connection, names, wanted)
@@ -452,12 +540,14 @@ class ClusterGroups:
         for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
             if isinstance(answer, BrokerError):
                 problems[str(answer)] += len(groups[node])
+                unknown.groups.update(groups[node])
                 continue
             for row in answer.groups:
                 if (refused := problem_of(row.error_code)) is not None:
                     problems[_why(refused, "group")] += 1
+                    unknown.groups.add(row.group_id)
                 elif row.group_id in groups[node]:
-                    _take(row, groups[node], found, problems)
+                    _take(row, groups[node], found, problems, unknown)
 
 
 def _parts(left: dict[BrokerId, Groups]) -> Iterator[dict[BrokerId, Groups]]:
@@ -468,15 +558,21 @@ def _parts(left: dict[BrokerId, Groups]) -> Iterator[dict[BrokerId, Groups]]:
         left = {node: groups for node, groups in left.items() if groups}
 
 
-def _take(row: Any, groups: Groups, found: dict[TopicPartition, list[GroupOffset]], problems: Counter[str]) -> None:
+def _take(
+    row: Any,
+    groups: Groups,
+    found: dict[TopicPartition, list[GroupOffset]],
+    problems: Counter[str],
+    unknown: Unknown,
+) -> None:
     for topic in row.topics:
         for partition in topic.partitions:
+            at = TopicPartition(topic.name, partition.partition_index)
             if (refused := problem_of(partition.error_code)) is not None:
                 problems[_why(refused, f"topic {topic.name}")] += 1
-            elif (committed := present(partition.committed_offset)) is not None:
-                at = TopicPartition(topic.name, partition.partition_index)
-                if at in found:
-                    found[at].append(GroupOffset(row.group_id, committed, groups[row.group_id]))
+                unknown.offsets.add((row.group_id, at))
+            elif (committed := present(partition.committed_offset)) is not None and at in found:
+                found[at].append(GroupOffset(row.group_id, committed, groups[row.group_id]))
 
 
 def _why(refused: Problem, what: str) -> str:

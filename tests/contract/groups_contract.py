@@ -27,6 +27,9 @@ class GroupStage(Protocol):
     def join(self, group_id: str, partition: TopicPartition, offset: int) -> None:
         """Joins, commits, and stays."""
 
+    def assign(self, group_id: str, partition: TopicPartition) -> None:
+        """Joins, is assigned the partition, commits nothing, and stays."""
+
     def leave(self, group_id: str) -> None:
         """Who joined leaves."""
 
@@ -67,6 +70,23 @@ class GroupsContract:
         eventually(lambda: has_members() is True, _IN_TIME_S, "the group with its member")
         stage.leave(name)
         eventually(lambda: has_members() is False, _IN_TIME_S, "the group without")
+
+    def test_a_group_that_is_assigned_a_partition_and_has_committed_nothing_is_returned_until_it_leaves(
+        self, stage: GroupStage
+    ) -> None:
+        first, second = stage.topic(2)
+        name = unique("new")
+        stage.assign(name, first)
+
+        def answered() -> tuple[GroupOffset, ...]:
+            found = stage.groups.committed_offsets([first, second])
+            assert found.problems == ()
+            return tuple(one for at in (first, second) for one in found.offsets[at] if one.group_id == name)
+
+        eventually(lambda: GroupOffset(name, None, True) in answered(), _IN_TIME_S, "the group with its partition")
+        assert stage.groups.committed_offsets([first]).unassigned == ()
+        stage.leave(name)
+        eventually(lambda: answered() == (), _IN_TIME_S, "the group without")
 
     def test_the_last_commit_counts(self, stage: GroupStage) -> None:
         (partition,) = stage.topic(1)

@@ -39,6 +39,9 @@ class FakeStage:
     def join(self, group_id: str, partition: TopicPartition, offset: int) -> None:
         self.groups.commit(group_id, partition, offset)
 
+    def assign(self, group_id: str, partition: TopicPartition) -> None:
+        self.groups.join(group_id, partition)
+
     def leave(self, group_id: str) -> None:
         self.groups.leave(group_id)
 
@@ -70,6 +73,10 @@ class BrokerStage:
         commit_an_offset(self._kafka, partition, group_id, offset)
 
     def join(self, group_id: str, partition: TopicPartition, offset: int) -> None:
+        self.assign(group_id, partition)
+        self._members[group_id].commit(offsets=[Position(*partition, offset)], asynchronous=False)
+
+    def assign(self, group_id: str, partition: TopicPartition) -> None:
         consumer = self._members[group_id] = self.consumer(group_id)
         consumer.subscribe([partition.topic])
 
@@ -78,7 +85,6 @@ class BrokerStage:
             return bool(consumer.assignment())
 
         eventually(has_joined, 20.0, "the member to join")
-        consumer.commit(offsets=[Position(*partition, offset)], asynchronous=False)
 
     def leave(self, group_id: str) -> None:
         self._members.pop(group_id).close()

@@ -95,6 +95,10 @@ def test_of_share_groups_those_that_read_committed_are_stopped(
 
     first = eventually(arrived, IN_TIME_S, "the share group to read what it can")
     assert (first.state, first.committed_offset) == ("at_risk", stable)
+    groups = ClusterGroups(cluster)
+    positions = {name: groups.offsets_of(known) for name in (frozen, free) if (known := groups.find(name).group)}
+    assert positions[frozen].offsets == {partition: stable}
+    assert positions[free].is_never_stopped
     write(kafka, partition, MORE)
     now = look(follow_up, partition, 10_000)
     assert now[frozen].state == "stopped"

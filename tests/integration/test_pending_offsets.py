@@ -289,8 +289,7 @@ def test_a_group_with_members_is_named(
 
 def test_a_group_of_kafka_streams_own_protocol_is_named(cluster: Cluster, source: TopicPartition, ask: Ask) -> None:
     group = unique("streams")
-    member = StreamsMember(cluster, group, source.topic)
-    member.join()
+    StreamsMember(cluster, group, source.topic).join_until_assigned()
     made = Hang(cluster, group, source)
     found = ClusterGroups(cluster).waiting([made.span]).groups[made.span]
     assert found == (WaitingGroup(group_id=group, partitions=(str(source),)),)

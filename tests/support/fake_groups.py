@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from txnwatch.state.model.incident import WaitingGroup
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets, WaitingGroups
@@ -16,6 +16,7 @@ class FakeGroups:
         problems: what is in the way of a whole answer.
         hidden: groups whose offsets cannot be read; each is a problem.
         asked: how often it was asked.
+        unassigned: groups of which it is not known what their members are assigned.
         unread: spans whose records cannot be read; each is a problem.
     """
 
@@ -26,6 +27,8 @@ class FakeGroups:
         self._committed: dict[str, dict[TopicPartition, int]] = {}
         self.unread: set[SpanStart] = set()
         self._joined: set[str] = set()
+        self._assigned: dict[str, set[TopicPartition]] = {}
+        self.unassigned: set[str] = set()
         self._pending: dict[SpanStart, dict[str, set[TopicPartition]]] = {}
 
     def commit(self, group_id: str, partition: TopicPartition, offset: int, *, joined: bool = True) -> None:
@@ -33,9 +36,21 @@ class FakeGroups:
         self._committed.setdefault(group_id, {})[partition] = offset
         (self._joined.add if joined else self._joined.discard)(group_id)
 
+    def join(self, group_id: str, partition: TopicPartition) -> None:
+        """A member of a group is assigned a partition, and commits nothing."""
+        self._joined.add(group_id)
+        self._assigned.setdefault(group_id, set()).add(partition)
+
     def leave(self, group_id: str) -> None:
         """The last member goes."""
         self._joined.discard(group_id)
+        self._assigned.pop(group_id, None)
+
+    def _new(self, partition: TopicPartition) -> Iterator[GroupOffset]:
+        for name, partitions in self._assigned.items():
+            is_shown = name not in self.hidden | self.unassigned
+            if is_shown and partition in partitions and partition not in self._committed.get(name, {}):
+                yield GroupOffset(name, None, has_members=True)
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
         """See ConsumerGroups."""
@@ -44,14 +59,18 @@ class FakeGroups:
         hidden = [f"group {name} is hidden" for name in sorted(self.hidden & self._committed.keys())]
         return GroupOffsets(
             {
-                partition: tuple(
-                    GroupOffset(name, offsets[partition], name in self._joined)
-                    for name, offsets in seen.items()
-                    if partition in offsets
+                partition: (
+                    *(
+                        GroupOffset(name, offsets[partition], name in self._joined)
+                        for name, offsets in seen.items()
+                        if partition in offsets
+                    ),
+                    *self._new(partition),
                 )
                 for partition in partitions
             },
             (*self.problems, *hidden),
+            tuple(sorted(self.unassigned)),
         )
 
     def pend(self, span: SpanStart, group_id: str, partition: TopicPartition) -> None:

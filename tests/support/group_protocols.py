@@ -12,7 +12,9 @@ from kafka.protocol.admin import IncrementalAlterConfigsRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetCommitRequest
 
+from support.waiting import eventually
 from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import error_name
 
@@ -75,6 +77,16 @@ class StreamsMember:
         answer = _call(self._cluster, request)
         assert answer.error_code == 0, (error_name(answer.error_code), answer.error_message)
         self.epoch = answer.member_epoch
+
+    def join_until_assigned(self) -> None:
+        """Joins again until the coordinator has computed the assignment."""
+
+        def is_assigned() -> bool:
+            self.join()
+            group = ClusterGroups(self._cluster).find(self._group_id).group
+            return group is not None and group.state != "Assigning"
+
+        eventually(is_assigned, _TIMEOUT_S, "the assignment")
 
     def commit(self, partition: TopicPartition, offset: int) -> None:
         """Commits as a member."""

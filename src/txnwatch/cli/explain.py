@@ -25,6 +25,7 @@ from txnwatch.cli.explain_names import (
     of_name,
     with_waiting_groups,
 )
+from txnwatch.cli.explain_positions import nature_lines
 from txnwatch.cli.explain_words import with_word
 from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
@@ -77,10 +78,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help="explain what holds a partition, a transactional id or a consumer group, or who gets a record",
         description="Explains which transaction holds a partition's last stable offset: since when, who owns it, "
         "whether it ends by itself, and what to do next. With an offset, it explains whether read_committed consumers "
-        "get that record, and how its transaction ended. With a transactional id, it explains the state of that id and "
-        "who ended its last transaction; with a consumer group, what the group waits for. It also tells of a marker of "
-        "the last day that txnwatch or an administrator has written. A topic, a producer id, "
-        "an id that has expired and the name of an error are explained too.",
+        "get that record, and how its transaction ended. With a transactional id, it explains the state of that id, "
+        "what it has open on any partition, and who ended its last transaction; with a consumer group, what the group "
+        "waits for. It also tells of a marker of the last day that txnwatch or an administrator has written. A topic, "
+        "a producer id, an id that has expired and the name of an error are explained too.",
     )
     parser.add_argument(
         "target",
@@ -203,6 +204,10 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
     groups = _groups_around(question, partition, found)
     explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
+    if not open_in(found):
+        explained = replace(
+            explained, text=(*explained.text, *nature_lines(question, partition, found.readings[partition]))
+        )
     explained = with_waiting_groups(question, partition, explained)
     explained = with_connect(question, partition.topic, explained)
     return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))

@@ -12,13 +12,14 @@ partition without an open transaction is explained only once no group waits for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
 from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers, with_connect
 from txnwatch.cli.explain_contention import with_contention
+from txnwatch.cli.explain_positions import position_lines, positions_of
 from txnwatch.cli.explain_words import ERROR_WORD, of_word, with_word
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
@@ -32,6 +33,7 @@ from txnwatch.cli.explanation import (
     open_in,
 )
 from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
+from txnwatch.cli.open_anywhere import open_anywhere, with_strays
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
 from txnwatch.state.evidence.contention import contention_of
@@ -52,7 +54,7 @@ from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, P
 from txnwatch.state.telling.commands import explain_id
 from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, waiting_lines, waiting_means
 from txnwatch.state.text import cut, quoted, some
-from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
+from txnwatch.streaming.admin.groups import ClusterGroups, GroupPositions, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
@@ -63,8 +65,13 @@ from txnwatch.streaming.wire.internal_topics import coordinator_partition
 EXPIRED = "expired"
 
 
-def of_known_id(question: Question, transactional_id: str) -> Explanation:
+_LOOKS = 3
+
+
+def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) -> Explanation:
     """Explains an id that its coordinator has.
+
+    If an idle id has begun a transaction before the partitions were read, it looks again.
 
     Raises:
         BrokerError: the coordinator did not answer, or does not know the id.
@@ -85,13 +92,20 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
             missing.update({str(log): why for log, why in logs.problems.items()})
         held |= view.participants if view is not None else frozenset()
         held = _without_foreign(question, held)
-    readings = ClusterAdmin(cluster).read_partitions(sorted(held))
-    question.note_unread(readings.values())
+    ids = producer_ids_of(known.records) | {described.producer_id}
+    anywhere = open_anywhere(question, ids)
+    if anywhere.found.covered and not described.is_live and looks > 1:
+        return of_known_id(question, transactional_id, looks - 1)
+    unlisted = ClusterAdmin(cluster).read_partitions(sorted(held - anywhere.readings.keys())).values()
+    question.note_unread(unlisted)
+    seen = [*anywhere.of(held), *unlisted]
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
-    explained = of_id(question.origin, known, readings.values(), wall_clock_ms(), found, past)
+    has_strays = bool(anywhere.strays)
+    explained = of_id(question.origin, known, seen, wall_clock_ms(), found, past, has_strays=has_strays)
     explained = with_contention(explained, contention_of(history, past), wall_clock_ms())
-    explained = with_groups_behind(question, explained, described.producer_id, readings.values())
+    explained = with_strays(question, explained, anywhere)
+    explained = with_groups_behind(question, explained, ids, seen)
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
 
 
@@ -130,8 +144,16 @@ def of_former_id(question: Question, transactional_id: str) -> Explanation | Non
     if last is None or last.value is None:
         return explained
     producer_id, held = last.value.producer_id, _without_foreign(question, participants_of(records))
-    explained = _with_open_data(question, explained, producer_id, held)
+    anywhere = open_anywhere(question, producer_ids_of(records))
+    again = "" if anywhere.strays else " Its application may start again at any time."
+    had = f"It had producer id {' and '.join(map(str, sorted(producer_ids_of(records))))}.{again}"
+    explained = with_strays(question, replace(explained, text=(*explained.text, had)), anywhere)
     return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
+
+
+def producer_ids_of(records: Iterable[LogRecord]) -> set[ProducerId]:
+    """All producer ids that the records show for their id."""
+    return {record.value.producer_id for record in records if record.value is not None}
 
 
 def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
@@ -145,23 +167,6 @@ def _gone(transactional_id: str, records: list[LogRecord]) -> str:
     if tombstone is None:
         return f"{gone}; its last record is at {place_of(records[-1])}."
     return f"{gone}: it has expired (transactional.id.expiration.ms). Its tombstone is at {place_of(tombstone)}."
-
-
-def _with_open_data(
-    question: Question, explained: Explanation, producer_id: ProducerId, partitions: set[TopicPartition]
-) -> Explanation:
-    """Adds what its producer has open on the partitions that the log names."""
-    shown = sorted(one for one in partitions if question.cluster.known.info(one) is not None)
-    found = question.searcher.search(shown)
-    question.note_unread(found.readings.values())
-    spans = [span for span in open_in(found) if span.producer_id == producer_id]
-    had = f"It had producer id {producer_id}."
-    if not spans:
-        where = f" on {', '.join(map(str, shown))}" if shown else ""
-        text = (*explained.text, f"{had} Nothing of it is open{where}. Its application may start again at any time.")
-        return replace(explained, text=text)
-    why = of_span(question.origin, spans[0], found, wall_clock_ms())
-    return replace(why, target=explained.target, text=(*explained.text, had, *why.text))
 
 
 def of_producer_id(question: Question, text: str) -> Explanation | None:
@@ -184,7 +189,7 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
     if owner.problem is not None:
         question.missing["the coordinators' log"] = owner.problem
     if owner.transactional_id is None:
-        return None
+        return _of_nobody(question, producer_id)
     head = former_text(producer_id, owner)
     if isinstance(owner.now, NotDescribed):
         raise BrokerError(f"transactional id {cut(owner.transactional_id)}: {owner.now.problem}")
@@ -197,14 +202,24 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
 
 def _superseded(question: Question, text: str, now: DescribedTransaction, head: str) -> Explanation:
     """A producer id that its transactional id has replaced by another one."""
-    return Explanation(
+    explained = Explanation(
         target=text,
         state="superseded",
         transactional_id=now.transactional_id,
         producer_id=ProducerId(int(text)),
         next=explain_id(question.origin, now.transactional_id),
-        text=(head, "`txnwatch find-hanging` finds what is open under the former producer id."),
+        text=(head,),
     )
+    return with_strays(question, explained, open_anywhere(question, [ProducerId(int(text))]))
+
+
+def _of_nobody(question: Question, producer_id: ProducerId) -> Explanation | None:
+    """A producer id that no transactional id has or had; None if nothing of it is open on the partitions read."""
+    anywhere = open_anywhere(question, [producer_id])
+    if not anywhere.strays:
+        return None
+    explained = Explanation(str(producer_id), EXPIRED, producer_id=producer_id, text=(nobody_has(producer_id),))
+    return with_strays(question, explained, anywhere)
 
 
 # States that are no finding for --fail-on-found.
@@ -268,7 +283,10 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     count = f"{len(partitions)} partition{'s' if len(partitions) != 1 else ''}"
     head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
     clear = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
-    explained = Explanation(name, ALL_CLEAR, text=(head, *(() if held else (clear,))))
+    if found.not_checked:
+        clear = "No open transaction was found, but not everything could be read."
+    state = "unproven" if found.not_checked and not held else ALL_CLEAR
+    explained = Explanation(name, state, text=(head, *(() if held else (clear,))))
     explained = _with_held(question, explained, found, held, lambda _, why: why.text[0])
     return with_connect(question, name, explained)
 
@@ -276,7 +294,7 @@ def of_topic(question: Question, name: str) -> Explanation | None:
 def _nothing(question: Question, name: str) -> str:
     """What was looked for, and what the name most likely means."""
     if name.isascii() and name.isdigit():
-        return f"{nobody_has(name)} `txnwatch find-hanging` shows whether it has open data"
+        return f"{nobody_has(name)} No partition that was read has open data of it"
     try:
         meant = TopicPartition.parse(name.partition("@")[0])
     except ValueError:
@@ -311,12 +329,15 @@ _NAMED = 5
 
 
 def with_groups_behind(
-    question: Question, explained: Explanation, producer_id: ProducerId, readings: Iterable[PartitionReading]
+    question: Question,
+    explained: Explanation,
+    producer_ids: Iterable[ProducerId],
+    readings: Collection[PartitionReading],
 ) -> Explanation:
     """The explanation of an id, with the groups that its open data stops; none for a transaction that ends in time."""
     if explained.state == OPEN and explained.ends_by_itself == YES:
         return explained
-    holds = holds_of(producer_id, readings)
+    holds = [hold for producer_id in producer_ids for hold in holds_of(producer_id, readings)]
     groups = groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())
     hurt = hurt_by(holds, groups)
     return replace(
@@ -411,52 +432,87 @@ def offsets_partition(question: Question, group_id: str) -> TopicPartition | Non
 
 
 def of_group(question: Question, group: KnownGroup) -> Explanation:
-    """Explains a group: whether it waits for its offsets, and behind which open transactions it stands."""
+    """Explains a group: whether it waits for its offsets, and behind which open transactions it stands.
+
+    A partition counts if the group has committed an offset of it, or has a member that is assigned it.
+    """
     if group.is_connect:
         return of_workers(question, group, _with_held)
     positions = ClusterGroups(question.cluster).offsets_of(group)
     if positions.problems:
-        question.missing[f"offsets of group {group.group_id!r}"] = "; ".join(positions.problems)
-    explained = Explanation(
-        target=group.group_id,
-        state=ALL_CLEAR,
-        text=(_head(group, positions.offsets),),
-    )
+        question.missing[f"consumer group {group.group_id!r}"] = "; ".join(positions.problems)
+    explained = Explanation(target=group.group_id, state=ALL_CLEAR, text=(_head(group, positions),))
     waits = _waits(question, [group.group_id])
     for span, why in waits.values():
         where = f"It waits: its committed offsets are pending in a transaction on {span.partition}."
         explained = _with_cause(explained, why, (where, waiting_means("It"), *why.text))
         explained = replace(explained, waiting_groups=(group.group_id,))
-    return _behind(question, explained, positions.offsets)
+    explained = _behind(question, explained, positions, is_share=group.is_share)
+    if explained.state != ALL_CLEAR:
+        return explained
+    is_incomplete, reads = bool(question.missing), positions.offsets or positions.uncommitted
+    if not (is_incomplete or reads or positions.is_never_stopped):
+        lacks = "it has no position on a partition" if group.is_share else "it has no member and no committed offset"
+        question.missing[f"which partitions group {cut(group.group_id)} reads"] = lacks
+    if question.missing:
+        text = _NOT_ALL_READ if is_incomplete else _READS_UNKNOWN
+        return replace(explained, state="unproven", text=(*explained.text, text))
+    clear = "All clear: it waits for no offset, and no transaction is open on a partition that it reads or has read."
+    if positions.is_never_stopped:
+        clear = "All clear: no transaction stops it."
+    return replace(explained, text=(*explained.text, clear))
 
 
-def _head(group: KnownGroup, offsets: Mapping[TopicPartition, Offset]) -> str:
+_NOT_ALL_READ = "Nothing was found, but not everything could be read: whether a transaction stops it is not known."
+_READS_UNKNOWN = "Nothing shows which partitions it reads: whether a transaction stops it is not known."
+
+
+def _head(group: KnownGroup, positions: GroupPositions) -> str:
     kind = f"{group.protocol or 'consumer'} group"
     away = " (no member is connected now)" if group.state == "Empty" else ""
     head = f"{cut(group.group_id)}: a {kind}, state {group.state}{away}, at broker {group.coordinator}."
     if group.is_share:
-        return (
-            f"{head} A share group commits no offsets, so it never waits for them: ask for a partition that it reads."
-        )
-    count = len(offsets)
-    return f"{head} It has committed offsets of {count} partition{'s' if count != 1 else ''}."
+        head += " A share group commits no offsets, so it never waits for them."
+        if positions.is_never_stopped:
+            return f"{head} It does not read with read_committed (share.isolation.level), so no transaction stops it."
+        return f"{head} It has a position on {_partitions(len(positions.offsets))}."
+    new = len(positions.uncommitted)
+    members = f" Its members are assigned {_partitions(new)} of which it has committed nothing." if new else ""
+    return f"{head} It has committed offsets of {_partitions(len(positions.offsets))}.{members}"
 
 
-def _behind(question: Question, explained: Explanation, offsets: Mapping[TopicPartition, Offset]) -> Explanation:
+def _partitions(count: int) -> str:
+    return f"{count} partition{'s' if count != 1 else ''}"
+
+
+def _behind(question: Question, explained: Explanation, positions: GroupPositions, *, is_share: bool) -> Explanation:
     """Adds the partitions on which the group can reach an open transaction."""
-    shown = [partition for partition in sorted(offsets) if question.cluster.known.info(partition) is not None]
+    reads = sorted(positions.offsets.keys() | positions.uncommitted)
+    shown = [partition for partition in reads if question.cluster.known.info(partition) is not None]
+    hidden = hidden_topics(question.cluster, {partition.topic for partition in reads})
+    question.missing.update({f"topic {name}": str(why) for name, why in hidden.items()})
     found = question.searcher.search(shown)
+    question.note_unread(found.readings.values())
     held = [at for at in shown if any(span.partition == at for span in open_in(found)) and _is_held(found.readings[at])]
 
     def line(at: TopicPartition, why: Explanation) -> str:
-        stable = found.readings[at].last_stable_offset
-        return f"{at}: {why.state}. It has committed offset {offsets[at]}; read_committed stops at {stable}."
+        stable, offset = found.readings[at].last_stable_offset, positions.offsets.get(at)
+        if offset is None:
+            return f"{at}: {why.state}. A member has it, and nothing was committed; read_committed stops at {stable}."
+        has = "is at" if is_share else "has committed"
+        return f"{at}: {why.state}. It {has} offset {offset}; read_committed stops at {stable}."
 
     explained = _with_held(question, explained, found, held, line)
-    if explained.state != ALL_CLEAR:
-        return explained
-    clear = "All clear: it waits for no offset, and no transaction is open on a partition that it has read."
-    return replace(explained, text=(*explained.text, clear))
+    where = positions_of(question, positions.offsets, found.readings) if not is_share else []
+    text = (*explained.text, *position_lines(where, held))
+    explained = replace(explained, text=text, positions=tuple(where))
+    hurt = any(_can_reach(positions.offsets.get(at), found.readings[at]) for at in held)
+    return replace(explained, affected_groups=(explained.target,)) if hurt else explained
+
+
+def _can_reach(offset: Offset | None, reading: PartitionReading) -> bool:
+    """Whether a group stops at the last stable offset, if it reads with read_committed."""
+    return offset is None or offset <= (reading.last_stable_offset or 0)
 
 
 def _with_held(

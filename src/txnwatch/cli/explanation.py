@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from txnwatch.cli.explain_positions import GroupPosition
 from txnwatch.cli.hurt_groups import GroupsAround
 from txnwatch.cli.output import duration, utc
 from txnwatch.state.abort.fencing import identity_of, last_door, log_named
@@ -15,6 +16,7 @@ from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.read_committed import hidden_records
 from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expected_end, open_data
+from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome
@@ -89,6 +91,7 @@ class Explanation:
         affected_groups: the groups that stop at the partition's last stable offset if they read with read_committed.
         waiting_groups: the groups whose committed offsets are pending in an open transaction.
         marker_by_hand: a marker of the last day that no coordinator has written.
+        positions: of a group, where it is on its partitions.
         told: what is said about an incident; its steps follow the text.
     """
 
@@ -111,6 +114,7 @@ class Explanation:
     affected_groups: tuple[str, ...] = ()
     waiting_groups: tuple[str, ...] = ()
     marker_by_hand: MarkerByHand | None = None
+    positions: tuple[GroupPosition, ...] = ()
     told: tuple[Told, ...] = ()
 
     def lines(self) -> Iterable[str]:
@@ -253,14 +257,14 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     event = span_event(origin, span, proof, None, now_ms)
     told = once_looked(tell(event), rehearse_abort(origin, span.start.place))
     (holds,) = sentences(told, StatementKind.HOLDS).values()
-    written_ms = event.last_write_ms
+    at = written(span, proof)
     is_unknown = event.expected_outcome is ExpectedOutcome.UNKNOWN
     return Explanation(
         target=str(span.partition),
         state=Verdict.HANGING,
         transactional_id=event.transactional_id,
         producer_id=span.producer_id,
-        since_ms=min(written_ms, now_ms) if written_ms is not None else None,
+        since_ms=at.at_ms(now_ms),
         ends_by_itself=_NO,
         transaction_state=str(event.transaction_state) if event.transaction_state is not None else None,
         expected_outcome=str(event.expected_outcome),
@@ -268,7 +272,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         next=first_command(told),
         text=(
             f"{span.partition}: HANGING.",
-            f"{holds} {_last_write(span.partition, written_ms)}",
+            f"{holds} {_last_write(span.partition, at)}",
             *sentences(told, *_BEHIND_IT).values(),
             *([f"{incident_of_a_watcher(event.incident_id)}."] if is_unknown else []),
         ),
@@ -281,11 +285,17 @@ def incident_of_a_watcher(incident_id: str) -> str:
     return f"A watcher reports this hang as incident {incident_id}"
 
 
-def _last_write(partition: TopicPartition, written_ms: TimestampMs | None) -> str:
-    if written_ms is None:
+def _last_write(partition: TopicPartition, at: Written) -> str:
+    if at.stamp_ms is None:
         return "Its last write has no timestamp."
     clock = "its broker's clock" if partition.topic == CONSUMER_OFFSETS_TOPIC else "its client's clock"
-    return f"Its last write was at {utc(written_ms)} by {clock}."
+    if not at.is_impossible:
+        return f"Its last write was at {utc(at.stamp_ms)} by {clock}."
+    after = "was at an unknown time" if at.after_ms is None else f"was after {utc(at.after_ms)} by a broker's clock"
+    return (
+        f"Its last write {after}: its timestamp, {utc(at.stamp_ms)} by {clock}, cannot be right (or is not in "
+        "milliseconds)."
+    )
 
 
 def _covered(
@@ -381,11 +391,14 @@ def of_id(
     now_ms: TimestampMs,
     found: Search,
     past: Sequence[PastEnd] = (),
+    *,
+    has_strays: bool = False,
 ) -> Explanation:
     """Explains what a transactional id is doing.
 
-    `readings` are of its participants, and of those of its last transaction. `found` has what was proven about its live
-    transaction (Searcher.judge). `past` has the ends of its transactions that the log still shows.
+    `readings` are of its participants, of those of its last transaction, and of all partitions where its producer has
+    open data. `found` has what was proven about its live transaction (Searcher.judge). `past` has the ends of its
+    transactions that the log still shows. `has_strays` is whether it has open data that no transaction owns.
     """
     described, read = known.described, list(readings)
     if described.is_live:
@@ -398,7 +411,7 @@ def of_id(
         text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
     if data.unread:
         text.append(f"It is not known whether it has open data on {_names(data.unread)}: this could not be read.")
-    if data.is_nothing_left:
+    if data.is_nothing_left and not has_strays:
         text.append("It is idle: it waits for nothing.")
     return Explanation(
         target=name,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,7 @@ from txnwatch.cli.output import (
     row_of,
 )
 from txnwatch.state.evidence.screening import FOREIGN, Search
+from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import named, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
@@ -52,12 +53,14 @@ from txnwatch.state.model.values import (
     Offset,
     ProducerEpoch,
     ProducerId,
+    TimestampMs,
     TopicPartition,
     is_foreign,
 )
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.telling.statements import Told, tell
+from txnwatch.state.text import some
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -74,7 +77,9 @@ class FoundRow:
     Attributes:
         topic, partition, start_offset: of open data that hangs; None for a transaction as a whole.
         partitions: that partition, or those of the transaction.
-        duration_ms: the time since its last write or, for a transaction as a whole, since its start.
+        last_timestamp_ms: the timestamp of its last write, by its client's clock, whatever that says.
+        duration_ms: the time since its last write, never more than the logs allow (state/evidence/written.py); None if
+            nothing shows it. For a transaction as a whole, the time since its start.
         affected_groups: the groups that stop at it if they read with read_committed.
         waiting_groups: the groups that wait for their committed offsets, because these are pending in it.
     """
@@ -89,7 +94,7 @@ class FoundRow:
     coordinator_epoch: Annotated[CoordinatorEpoch | None, WIDE]
     start_offset: Annotated[Offset | None, WIDE]
     last_timestamp_ms: Annotated[Time | None, WIDE]
-    duration_ms: Duration
+    duration_ms: Duration | None
     affected_groups: Names
     waiting_groups: Names
     reason: Annotated[str | None, WIDE]
@@ -112,10 +117,11 @@ class FoundRow:
 
 
 class _Found(NamedTuple):
-    """One finding: its event, and what it has open on the partitions that were read."""
+    """One finding: its event, what it has open on the partitions that were read, and when that was written."""
 
     event: IncidentEvent
     holds: list[Hold]
+    written: Written | None = None
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -171,18 +177,21 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
     where = scope(parsed.topic, parsed.partition, parsed.broker_id)
     findings, elsewhere = _findings(origin, found, set(partitions) if where else None)
     groups = groups_of(ClusterGroups(cluster), (hold for one in findings for hold in one.holds), wall_clock_ms())
-    known = [(one.event, hurt_by(one.holds, groups)) for one in findings]
+    known = [(one, hurt_by(one.holds, groups)) for one in findings]
     left_out = (*age.left_out(), *_elsewhere(elsewhere, where), *_foreign(len(selection) - len(partitions)))
     return CommandAnswer(
         command="find-hanging",
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
-        rows=[found_row(named(hurt.added_to(event), origin.owners), hurt) for event, hurt in known],
+        rows=[found_row(named(hurt.added_to(one.event), origin.owners), hurt, one.written) for one, hurt in known],
         not_checked=tuple(NotChecked(what, why) for what, why in found.not_checked.items()),
         left_out=left_out,
         summary=summary(found, len(findings), where, is_all_judged=not age.younger),
         found=bool(findings),
-        notes=tuple(f"not all groups are known: {problem}" for problem in groups.problems),
+        notes=(
+            *impossible_stamps(findings),
+            *(f"not all groups are known: {problem}" for problem in groups.problems),
+        ),
         also={"groups_not_known": [{"why": problem} for problem in groups.problems]},
     )
 
@@ -269,7 +278,11 @@ def _findings(origin: Origin, found: Search, wanted: set[TopicPartition] | None)
     now_ms = wall_clock_ms()
     spans = sorted(found.hanging, key=lambda one: (one[0].partition, one[0].producer_id))
     findings = [
-        _Found(span_event(origin, span, proof, None, now_ms), [Hold(span.start, found.readings[span.partition])])
+        _Found(
+            span_event(origin, span, proof, None, now_ms),
+            [Hold(span.start, found.readings[span.partition])],
+            written(span, proof),
+        )
         for span, proof in spans
     ]
     elsewhere = 0
@@ -285,9 +298,25 @@ def _findings(origin: Origin, found: Search, wanted: set[TopicPartition] | None)
     return findings, elsewhere
 
 
-def found_row(event: IncidentEvent, hurt: Hurt) -> FoundRow:
+_NAMED = 5
+
+
+def impossible_stamps(findings: Iterable[_Found]) -> Iterator[str]:
+    """The findings whose timestamps cannot be when they were written."""
+    wrong = [one.event for one in findings if one.written is not None and one.written.is_impossible]
+    where = [f"{event.topic}-{event.partition}" for event in wrong]
+    if where:
+        yield (
+            f"{some(where, _NAMED)}: the timestamp of the last write cannot be when it was written (the clock of its "
+            "client is wrong, or the value is not in milliseconds): the duration is at most as long as shown"
+        )
+
+
+def found_row(event: IncidentEvent, hurt: Hurt, written_at: Written | None = None) -> FoundRow:
     """One finding as a row."""
-    since_ms = event.last_write_ms if event.last_write_ms is not None else event.open_since_ms
+    since_ms: TimestampMs | None = event.open_since_ms
+    if written_at is not None and written_at.stamp_ms is not None:
+        since_ms = written_at.at_ms(event.time_ms)
     place = f"{event.topic}-{event.partition}" if event.topic is not None else None
     return row_of(
         FoundRow,
@@ -295,7 +324,7 @@ def found_row(event: IncidentEvent, hurt: Hurt) -> FoundRow:
         partitions=(place,) if place is not None else event.evidence.coordinator_partitions,
         start_offset=event.txn_start_offset,
         last_timestamp_ms=event.last_write_ms,
-        duration_ms=event.time_ms - since_ms,
+        duration_ms=event.time_ms - since_ms if since_ms is not None else None,
         affected_groups=hurt.affected_names,
         waiting_groups=hurt.waiting_names,
         next=event.suggested_command,

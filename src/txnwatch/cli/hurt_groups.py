@@ -4,7 +4,8 @@
 printed.
 
 Law: the number of requests grows neither with the transactions nor with their partitions. Each broker is asked which
-groups it coordinates, and then for the offsets of 500 of them at a time; pending offsets are read from at most a few MB
+groups it coordinates, and then for the offsets of 500 of them at a time, and for the members of 100 of those that lack
+an offset; pending offsets are read from at most a few MB
 of `__consumer_offsets`. An answer is bounded too: the offsets of at most MOST_PARTITIONS partitions are asked for,
 those that hide the most records first. What is left out is a problem, and not an empty answer.
 """
@@ -24,6 +25,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
+from txnwatch.state.text import quoted, some
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class GroupsAround:
 
 
 MOST_PARTITIONS = 100
+_NAMED = 5
+UNASSIGNED = "what the members of {names} are assigned is not known: `explain` of the group says why"
 
 
 class Hold(NamedTuple):
@@ -87,8 +91,10 @@ def groups_of(groups: ConsumerGroups, holds: Iterable[Hold], now_ms: TimestampMs
         if stable is not None and end is not None and offsets:
             seen = observe(None, stable, end, offsets, now_ms)
             affected[reading.partition] = affected_groups(seen, end, offsets, now_ms)
+    unassigned = (UNASSIGNED.format(names=some([quoted(name) for name in answer.unassigned], _NAMED)),)
+    problems = (*waiting.problems, *answer.problems, *(unassigned if answer.unassigned else ()))
     more = f"those of {len(left)} more partition{'s' if len(left) > 1 else ''} were not read: explain one of them"
-    return GroupsAround(affected, waiting.groups, (*waiting.problems, *answer.problems, *((more,) if left else ())))
+    return GroupsAround(affected, waiting.groups, (*problems, *((more,) if left else ())))
 
 
 class Hurt(NamedTuple):

@@ -25,109 +25,20 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, Protocol, TextIO, TypeVar, get_args, get_type_hints, runtime_checkable
 
-from rich.cells import cell_len, chop_cells
-
 from txnwatch import __version__
+from txnwatch.cli.table_layout import NONE, Column, table_lines
 from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import LAST_TIME_MS, DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text import cut, grouped, printable, redacted, some, some_names, two_units
 
-# Lays out rows as lines of text that fit the terminal; without a terminal every row is one line.
-#
-# If the whole table is too wide, the details are below the row. If the main columns are too wide as well, the last ones
-# are also below it, but at least half of them stay in the row. If these are too wide, every row becomes a block with
-# one line for each field. A long value is broken between words.
-
-_BETWEEN, _INDENT = "  ", "    "
-_LEAST_VALUE = 20
-_LEAST_IN_ROW = 2
-NONE = "-"
-
-
-class Column(NamedTuple):
-    """A column; a detail leaves the row if the table is too wide."""
-
-    title: str
-    is_detail: bool
+_LONGEST_ON_TERMINAL = 60  # of a name in a table
 
 
 def _width_of(stream: TextIO) -> int | None:
     """The width of the terminal in columns; None if the stream is no terminal."""
     return shutil.get_terminal_size().columns if stream.isatty() else None
-
-
-def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
-    """The lines of a table, headings first; `width` None for no limit."""
-    widths = [max(map(cell_len, cells)) for cells in zip([one.title for one in columns], *rows, strict=True)]
-    everything = list(range(len(columns)))
-    main = [index for index in everything if not columns[index].is_detail]
-    least = max(_LEAST_IN_ROW, (len(main) + 1) // 2)
-    while width is not None and len(main) > least and _total(widths, main) > width:
-        main.pop()
-    if width is None or not rows or _total(widths, everything) <= width:
-        yield from _aligned(columns, rows, widths, everything)
-    elif _total(widths, main) > width:
-        yield from _blocks(columns, rows, width)
-    else:
-        headings, *lines = _aligned(columns, rows, widths, main)
-        yield headings
-        for line, row in zip(lines, rows, strict=True):
-            yield line
-            details = [index for index in everything if index not in main and row[index] not in {NONE, ""}]
-            yield from _filled([f"{columns[index].title} {row[index]}" for index in details], width)
-
-
-def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
-    return sum(widths[index] for index in shown) + len(_BETWEEN) * (len(shown) - 1)
-
-
-def _aligned(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], shown: Sequence[int]
-) -> Iterator[str]:
-    for row in ([column.title for column in columns], *rows):
-        padded = (row[index] + " " * (widths[index] - cell_len(row[index])) for index in shown)
-        yield _BETWEEN.join(padded).rstrip()
-
-
-def _filled(items: Sequence[str], width: int) -> Iterator[str]:
-    """As many items in a line as fit; an item that is longer than a line is broken."""
-    line = _INDENT
-    for item in items:
-        following = item if line == _INDENT else f"{_BETWEEN}{item}"
-        if line != _INDENT and cell_len(line + following) > width:
-            yield line
-            line, following = _INDENT, item
-        line += following
-        if cell_len(line) > width:
-            *full, line = [f"{_INDENT}{part}" for part in _broken(item, width - len(_INDENT))]
-            yield from full
-    if line != _INDENT:
-        yield line
-
-
-def _broken(text: str, width: int) -> list[str]:
-    """The text as lines; a word is broken only if it is longer than a line."""
-    lines = [""]
-    for word in text.split(" "):
-        joined = f"{lines[-1]} {word}" if lines[-1] else word
-        if cell_len(joined) <= width:
-            lines[-1] = joined
-        else:
-            lines = [*filter(None, lines), *chop_cells(word, width)]
-    return lines
-
-
-def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    longest = max(len(column.title) for column in columns)
-    for number, row in enumerate(rows):
-        if number:
-            yield ""
-        for column, value in zip(columns, row, strict=True):
-            parts = _broken(value, max(_LEAST_VALUE, width - longest - len(_BETWEEN)))
-            yield f"{column.title:<{longest}}{_BETWEEN}{parts[0]}".rstrip()
-            yield from (f"{'':<{longest}}{_BETWEEN}{part}" for part in parts[1:])
 
 
 # An incident event as one line of text.
@@ -177,11 +88,11 @@ def _details(event: IncidentEvent) -> tuple[str, ...]:
     if event.resolution is not None:
         marker = event.resolution.marker_offset
         at = f" by the marker at {marker}" if marker is not None else ""
-        return (owner(event), f"{event.resolution.how}{at}, open for {duration(event.age_ms)}")
+        return (owner(event), f"{event.resolution.how}{at}, open for at least {duration(event.age_ms)}")
     if event.topic is None:
         named = some(event.pending_partitions, _PARTITIONS_NAMED)
         pending = f"markers outstanding: {named}" if named else ""
-        return (owner(event), _to_call(event), f"open for {duration(event.age_ms)}", pending)
+        return (owner(event), _to_call(event), f"open for at least {duration(event.age_ms)}", pending)
     effect = (_stopped(event), _waiting(event), _hidden(event))
     return (owner(event), _to_call(event), _held(event), *effect, _since(event))
 
@@ -195,7 +106,7 @@ def _since(event: IncidentEvent) -> str:
         return _decision(event.action)
     if event.status is IncidentStatus.OPENED:
         return f"detected in {duration(event.detection_latency_ms)}"
-    return f"open for {duration(event.age_ms)}"
+    return f"open for at least {duration(event.age_ms)}"
 
 
 def _held(event: IncidentEvent) -> str:
@@ -238,11 +149,13 @@ _NAMED = 5  # names of each reason in the text output; JSON has all of them
 class FieldStyle(NamedTuple):
     """How the text output shows a field: rendered or, if `render` is None, on a separate line below the table.
 
-    With `is_shown` False the table does not show it, because what is below it has it in another order.
+    With `is_shown` False the table does not show it, because what is below it has it in another order. `is_name` is
+    whether a client has chosen the value.
     """
 
     render: Callable[[Any], str] | None
     is_shown: bool = True
+    is_name: bool = False
 
 
 def _duration(value: DurationMs) -> str:
@@ -251,6 +164,7 @@ def _duration(value: DurationMs) -> str:
 
 Time = Annotated[TimestampMs, FieldStyle(utc)]
 Duration = Annotated[DurationMs, FieldStyle(_duration)]
+AtLeast = Annotated[DurationMs, FieldStyle(lambda value: f"at least {duration(value)}")]
 Line = Annotated[str, FieldStyle(None)]
 IN_NOTES = FieldStyle(None, is_shown=False)
 R = TypeVar("R")
@@ -264,8 +178,8 @@ def _names(value: tuple[str, ...]) -> str:
     return some_names(value, _NAMES_IN_CELL) or NONE
 
 
-Name = Annotated[str, FieldStyle(cut)]  # that a client has chosen
-Names = Annotated[tuple[str, ...], FieldStyle(_names)]
+Name = Annotated[str, FieldStyle(cut, is_name=True)]  # that a client has chosen
+Names = Annotated[tuple[str, ...], FieldStyle(_names, is_name=True)]
 
 
 class _Column(NamedTuple):
@@ -273,6 +187,7 @@ class _Column(NamedTuple):
     has_unit: bool
     is_detail: bool
     is_wide: bool
+    is_name: bool
 
 
 class NotChecked(NamedTuple):
@@ -440,8 +355,9 @@ def _write_table(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> Non
         Column(heading(name.removesuffix("_ms") if how.has_unit else name), how.is_detail)
         for name, how in in_row.items()
     ]
-    rows = [[_text(getattr(row, name), how.render) for name, how in in_row.items()] for row in answer.rows]
-    print(*table_lines(columns, rows, None if is_wide else _width_of(stream)), sep="\n", file=stream)
+    width = None if is_wide else _width_of(stream)
+    rows = [[_cell(getattr(row, name), how, width) for name, how in in_row.items()] for row in answer.rows]
+    print(*table_lines(columns, rows, width), sep="\n", file=stream)
     below = [name for name in shown if name not in in_row]
     lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
     for line in (*dict.fromkeys(lines), *_told_below(answer)):
@@ -474,7 +390,8 @@ def _column(hint: Any) -> _Column | None:  # noqa: ANN401 - any type of a field,
     if how is not None and not how.is_shown:
         return None
     render = how.render if how is not None else _plain
-    return _Column(render, has_unit=how is not None, is_detail=DETAIL in marks, is_wide=WIDE in marks)
+    is_name = how is not None and how.is_name
+    return _Column(render, how is not None, is_detail=DETAIL in marks, is_wide=WIDE in marks, is_name=is_name)
 
 
 def _marks(hint: Any) -> Iterator[object]:  # noqa: ANN401 - as above
@@ -483,8 +400,13 @@ def _marks(hint: Any) -> Iterator[object]:  # noqa: ANN401 - as above
         yield from _marks(part)
 
 
-def _text(value: Any, render: Callable[[Any], str] | None) -> str:  # noqa: ANN401 - any field of a row
-    return NONE if value is None or render is None else printable(render(value))
+def _cell(value: Any, how: _Column, width: int | None) -> str:  # noqa: ANN401 - any field of a row
+    if value is None or how.render is None:
+        return NONE
+    if how.is_name and width is not None:
+        is_one = isinstance(value, str)
+        value = cut(value, _LONGEST_ON_TERMINAL) if is_one else tuple(cut(one, _LONGEST_ON_TERMINAL) for one in value)
+    return printable(how.render(value))
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401 - any field of a row

@@ -27,8 +27,8 @@ from txnwatch.cli.one_shot import (
 from txnwatch.cli.output import (
     DETAIL,
     IN_NOTES,
+    AtLeast,
     CommandAnswer,
-    Duration,
     Name,
     Names,
     NotChecked,
@@ -222,7 +222,7 @@ class OpenIncident:
     transactional_id: Name | None
     producer_id: Annotated[ProducerId, DETAIL]
     open_since_ms: Annotated[Time, DETAIL]
-    age_ms: Duration
+    age_ms: AtLeast
     hidden_records: int | None
     stopped_groups: Names
     waiting_groups: Annotated[Names, DETAIL]

@@ -196,14 +196,14 @@ def _standing(open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentE
     if not standing:
         return [
             f"{counted(len(open_incidents), 'incident')}.",
-            f" {holder(worst)} is {VERDICT_WORDS[worst.verdict].brief}, for ",
+            f" {holder(worst)} is {VERDICT_WORDS[worst.verdict].brief}, for at least ",
             worst.open_since_ms,
             ".",
         ]
     verb = "stands" if len(standing) == 1 else "stand"
     return [
         f"{counted(len(standing), 'partition')} {verb} still.",
-        f" {shown} for ",
+        f" {shown} for at least ",
         worst.open_since_ms,
         f" behind {holder(worst)}: {VERDICT_WORDS[worst.verdict].brief}.",
     ]

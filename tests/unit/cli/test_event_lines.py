@@ -42,7 +42,7 @@ def test_an_opened_hang() -> None:
 def test_an_update_of_a_hang_without_a_decision_shows_how_long_it_is_open() -> None:
     opened = an_event()
     line = event_line(an_update(opened, opened.time_ms + 60_000, consumer_groups=(a_group("billing"),)))
-    assert line.endswith("  stopped: billing  21 records hidden  open for 1m01s")
+    assert line.endswith("  stopped: billing  21 records hidden  open for at least 1m01s")
 
 
 def test_a_group_that_stopped_is_named_beside_a_decision_from_before() -> None:
@@ -75,4 +75,4 @@ def test_a_command_that_no_longer_fits_has_a_reason() -> None:
 
 
 def test_an_end_shows_how() -> None:
-    assert event_line(a_life("one")[-1]).endswith("  aborted by the marker at 120, open for 3.2s")
+    assert event_line(a_life("one")[-1]).endswith("  aborted by the marker at 120, open for at least 3.2s")

@@ -47,7 +47,7 @@ class World:
 
     def explained(self, of: Explanation = LATE) -> Explanation:
         readings = self.admin.read_partitions([ORDERS, OTHER, OFFSETS]).values()
-        return with_groups_behind(self.question, of, self.owner.producer_id, readings)
+        return with_groups_behind(self.question, of, [self.owner.producer_id], readings)
 
 
 @pytest.fixture
@@ -73,6 +73,24 @@ def test_a_transaction_that_ends_in_time_costs_no_request(world: World) -> None:
     usual = replace(LATE, state=OPEN, ends_by_itself=YES)
     assert world.explained(usual) == usual
     assert world.groups.asked == 0
+
+
+def test_a_group_that_has_committed_nothing_is_named_if_it_is_assigned_the_partition(world: World) -> None:
+    world.groups.join("first-deployment", ORDERS)
+    found = world.explained()
+    assert found.affected_groups == ("first-deployment",)
+    assert (
+        "If they read with read_committed, these groups stop here; their members are assigned this partition and have "
+        "committed nothing of it: 'first-deployment'."
+    ) in found.text
+
+
+def test_a_group_that_rebalances_is_not_known(world: World) -> None:
+    world.groups.unassigned.add("moving")
+    assert world.look().problems == (
+        "what the members of 'moving' are assigned is not known: `explain` of the group says why",
+    )
+    assert "No consumer group" not in world.explained().text[-1]
 
 
 def test_nobody_is_an_answer_and_not_known_is_another(world: World) -> None:

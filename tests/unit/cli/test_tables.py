@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from txnwatch.cli.find_hanging import FoundRow
-from txnwatch.cli.output import Column, CommandAnswer, table_lines, write
+from txnwatch.cli.output import CommandAnswer, write
+from txnwatch.cli.table_layout import Column, table_lines
 from txnwatch.state.telling.statements import StatementKind, Told
 
 COLUMNS = [Column("Verdict", False), Column("Topic", False), Column("Epoch", True), Column("Reason", True)]
@@ -132,6 +134,18 @@ FOUND = FoundRow(
 )
 NEEDED = ["hanging", "checkout-7", "payments.transactions.v1-11", "4000", "3", "1m01s", "billing", "checkout"]
 ONLY_WIDE = ["already_completed", "CompleteAbort", "2023-11-14", "1500", "Spring"]
+
+
+def test_a_name_of_4000_characters_does_not_widen_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = replace(FOUND, transactional_id="a" * 4_000, affected_groups=("b" * 4_000,))
+    monkeypatch.setenv("COLUMNS", "240")
+    for out, most in ((Terminal(), 240), (io.StringIO(), 300)):
+        write(CommandAnswer("find-hanging", "cluster", FoundRow, [long, FOUND]), "text", out)
+        heading, _, usual, *_ = out.getvalue().splitlines()
+        assert heading.startswith("Verdict")
+        assert usual.startswith("hanging  checkout-7 ")
+        assert max(len(heading), len(usual)) <= most
+    assert "\u2026" in out.getvalue()
 
 
 def shown(out: io.StringIO, *, is_wide: bool = False) -> str:

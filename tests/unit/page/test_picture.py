@@ -37,7 +37,7 @@ def sentence(world: PageWorld) -> str:
 
 def test_the_worst_incident_is_the_sentence() -> None:
     world = a_busy_cluster()
-    assert sentence(world).startswith("4 partitions stand still. payments-0 for 4 min 1")
+    assert sentence(world).startswith("4 partitions stand still. payments-0 for at least 4 min 1")
     assert "behind checkout-7: hanging, it never ends by itself." in sentence(world)
     status = picture(world)["status"]
     assert (status["state"], status["tone"], status["open_incidents"], status["early_warnings"]) == (

@@ -71,7 +71,7 @@ export function incidentRow(row, page, isChosen) {
     <div class="what"><div class="tag">${row.tag}</div>
       <h3><a href=${ofIncident(row.id)}>${row.places.length ? places(row) : "its partitions"}</a> <span class="muted">behind</span> <a class="mono" href=${ofClient(row)}>${foreign(row.holder)}</a></h3>
       <div class="muted">${foreign(row.why)}</div><div class="small owner">${row.owner ? html`call ${whom(row.owner)}` : html`<span class="muted">no owner is known</span>`}</div></div>
-    <div class="standing"><div class="label">standing for</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
+    <div class="standing"><div class="label">standing for at least</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
     <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
     <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for; the command names them"}</div>`}</div>
     <div class="do"><div class="small safe">${foreign(row.safe)}</div>${steps(row, page)}${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}${commandsElsewhere(page)}</div></li>`;
@@ -191,7 +191,7 @@ export function incident(found, page) {
   const tone = found.severity === "info" ? "info" : found.severity;
   const isOpen = found.ended_ms === null;
   return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)} ${foreign(found.outcome)}</p>
-      <div class="age"><span class="small">${isOpen ? "standing for" : "was open for"}</span> <strong>${duration((found.ended_ms ?? page.now) - found.since_ms)}</strong> <span class="small">since ${time(found.since_ms, page)}</span></div></section>
+      <div class="age"><span class="small">${isOpen ? "standing for at least" : "was open for at least"}</span> <strong>${duration((found.ended_ms ?? page.now) - found.since_ms)}</strong> <span class="small">since ${time(found.since_ms, page)}</span></div></section>
     <div class="two ${page.isStale ? "stale" : ""}"><div class="stack">
       ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p class="safe">${foreign(found.safe)}</p>${steps(found, page)}<p>${foreign(found.ends)}</p>
         <p class="muted">A command of txnwatch reads everything again, asks before it writes, and reads the marker back. Nothing is written from this page.${found.decision && !page.isStale ? ` The ${found.decision}.` : ""}</p></div></section>` : nothing}

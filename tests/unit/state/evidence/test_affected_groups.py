@@ -20,7 +20,7 @@ from txnwatch.state.model.incident import AffectedGroup, GroupState
 from txnwatch.state.model.ports import GroupOffset
 
 LSO, FAR = 1100, 5
-Look = tuple[int, int, int]
+Look = tuple[int | None, int, int]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,14 @@ CASES = {
     "without members, at it": Case([(1100, 1120, 0), (1100, 1130, 10)], "stopped", joined=False),
     "without members, a marker below it": Case([(1099, 1120, 0), (1099, 1130, 10)], "stopped", joined=False),
     "without members, but it moves": Case([(FAR, 1120, 0), (1060, 1130, 10)], "at_risk", joined=False),
+    # A member has the partition, and nothing was committed.
+    "nothing committed": Case([(None, 1120, 0)], "at_risk"),
+    "nothing committed, and the end moves": Case([(None, 1120, 0), (None, 1130, 60)], "at_risk"),
+    "commits for the first time and stands still": Case(
+        [(None, 1120, 0), (1100, 1130, 10), (1100, 1140, 10)], "stopped"
+    ),
+    "commits beyond it": Case([(None, 1120, 0), (1120, 1130, 10)], None),
+    "nothing committed and nothing behind it": Case([(None, 1100, 0)], None),
     # Nothing is hidden.
     "nothing behind it": Case([(1100, 1100, 0), (1100, 1100, 60)], None),
 }
@@ -119,6 +127,21 @@ def test_the_worst_come_first() -> None:
     then = [*first, GroupOffset("also", 40, has_members=True), GroupOffset("beyond", 1120, has_members=True)]
     unmoved = observe(observe(None, LSO, 1120, first, 0), LSO, 1130, then, 10_000)
     assert [one.group_id for one in affected_groups(unmoved, 1130, then, 10_000)] == ["stopped", "behind", "also"]
+
+
+def test_a_group_that_has_committed_nothing_has_the_hidden_records_as_its_lag() -> None:
+    groups = [GroupOffset("new", None, has_members=True)]
+    (found,) = affected_groups(observe(None, LSO, 1120, groups, 0), 1120, groups, 0)
+    assert (found.committed_offset, found.hidden_lag) == (None, 20)
+
+
+def test_a_group_that_rebalances_is_not_cleared_by_a_complete_answer() -> None:
+    before = [
+        AffectedGroup(group_id=name, state=GroupState.AT_RISK, committed_offset=None, hidden_lag=20)
+        for name in ("gone", "moving")
+    ]
+    seen = look_again(None, before, LSO, 1120, [], 10, is_complete=True, unassigned=("moving",))
+    assert [one.group_id for one in seen.affected or ()] == ["moving"]
 
 
 UNANSWERED = {

@@ -101,6 +101,14 @@ def a_group(group_id: str, state: str) -> dict[str, Any]:
     return {"group_id": group_id, "state": state, "committed_offset": 1, "hidden_lag": 2}
 
 
+def test_a_group_that_has_committed_nothing_is_told_of_as_hurt() -> None:
+    new = {"group_id": "first-deployment", "state": "at_risk", "committed_offset": None, "hidden_lag": 5}
+    behind = {"group_id": "billing", "state": "at_risk", "committed_offset": 7, "hidden_lag": 5}
+    hurt = as_json(tell(an_event(consumer_groups=(new, behind))))["hurt"]
+    line = "Groups that have committed nothing there yet, and stop if they read with read_committed: first-deployment."
+    assert hurt.endswith(line)
+
+
 def test_what_the_next_transaction_holds_is_left_alone() -> None:
     told = as_json(tell(an_event(transaction_state="Ongoing", suggested_command=None)))
     assert told["safe"] == "Write no marker: it would end the producer's next transaction."

@@ -20,7 +20,7 @@ DENIED, UNKNOWN = 30, -1  # error codes
 
 
 def _listed(group: str, protocol: str, state: str) -> Any:
-    return SimpleNamespace(group_id=group, protocol_type=protocol, group_state=state)
+    return SimpleNamespace(group_id=group, protocol_type=protocol, group_state=state, group_type="")
 
 
 class Speaker:
