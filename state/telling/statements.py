@@ -325,14 +325,14 @@ def _hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
         yield held_text(place, event.last_stable_offset, event.high_watermark, event.hidden_records)
     yield from _groups(event, shown, "Groups that stand still", "Groups that wait for their committed offsets")
     at_risk = [one for one in event.consumer_groups if one.state is GroupState.AT_RISK]
-    new = [shown(one.group_id) for one in at_risk if one.committed_offset is None]
-    if new:
-        names = some(new, _GROUPS_NAMED)
-        yield f"Groups that have committed nothing there yet, and stop if they read with read_committed: {names}."
     at_risk_names = [shown(one.group_id) for one in at_risk if one.committed_offset is not None]
     if at_risk_names:
         offset = event.last_stable_offset if event.last_stable_offset is not None else event.txn_start_offset
         yield f"Groups at risk, which stop once they reach offset {offset}: {some(at_risk_names, _GROUPS_NAMED)}."
+    new = [shown(one.group_id) for one in at_risk if one.committed_offset is None]
+    if new:
+        names = some(new, _GROUPS_NAMED)
+        yield f"Groups that have committed nothing there yet, and stop if they read with read_committed: {names}."
 
 
 def _was_hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
