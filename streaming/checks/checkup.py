@@ -40,7 +40,13 @@ from txnwatch.state.model.values import (
     lease_groups,
 )
 from txnwatch.streaming.admin.groups import GroupRights, group_rights
-from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, TopicSetting, settings_of, topic_settings
+from txnwatch.streaming.admin.kafka_settings import (
+    LONGEST_TIMEOUT,
+    SCAN_INTERVAL,
+    TopicSetting,
+    settings_of,
+    topic_settings,
+)
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.checks.clock_bounds import SeenClocks, first_look, second_look
@@ -62,7 +68,7 @@ from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader
 
 SETTINGS = (
     "transaction.partition.verification.enable",
-    "transaction.max.timeout.ms",
+    LONGEST_TIMEOUT,
     SCAN_INTERVAL,
 )
 UNCLEAN = "unclean.leader.election.enable"

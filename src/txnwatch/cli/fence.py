@@ -32,6 +32,7 @@ from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, Na
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (
+    SHOW_MAXIMUM,
     FenceNext,
     FenceStep,
     ProducerIdentity,
@@ -44,8 +45,11 @@ from txnwatch.state.abort.fencing import (
     is_as_named,
     is_fenced,
     is_over,
+    is_too_long,
     last_door,
     next_step,
+    timeout_means,
+    timeouts_to_name,
     why_not,
 )
 from txnwatch.state.incidents.event_builder import advice_about
@@ -70,6 +74,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.telling.commands import Origin, explain_id
 from txnwatch.state.text import cut, quoted
+from txnwatch.streaming.admin.kafka_settings import longest_timeout
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -176,7 +181,7 @@ def _without_a_fence(parsed: argparse.Namespace, fence: Fence, found: DescribedT
         return Ended("refused", REFUSED, f"{expected}: nothing was sent")
     if fence.is_unneeded():
         return _UNNEEDED
-    effect = consequence(found)
+    effect = fence.effect(found)
     if parsed.dry_run:
         return Ended("dry_run", CLEAN, f"would send InitProducerId: {effect}")
     if not parsed.yes and not confirmed(what_it_ends(found, before, effect), "Fence it?"):
@@ -212,6 +217,11 @@ class Fence:
             raise error(f"transactional id {quoted(self._id)}: {why}")
         assert isinstance(found, DescribedTransaction)
         return found
+
+    def effect(self, found: DescribedTransaction) -> str:
+        """What the fence does to the id and to its application."""
+        means = timeout_means(found, longest_timeout(self._cluster, found.coordinator))
+        return consequence(found) if means is None else f"{consequence(found)}. {means}"
 
     def is_unneeded(self) -> bool:
         """Whether the transaction for which the id is fenced is no longer open.
@@ -254,17 +264,20 @@ class Fence:
 
     def carry_out(self, before: DescribedTransaction, origin: Origin) -> FenceNext:
         """Sends InitProducerId once, and waits until the id shows its effect; the last step, and why."""
-        is_sent, problem = False, None
+        is_sent, problem, means = False, None, None
         until_s = time.monotonic() + _WAIT_S
         while True:
             now = self._described()
             step = next_step(before, now, is_sent=is_sent)
             if step.step is FenceStep.SEND and isinstance(now, DescribedTransaction):
-                problem = init_producer_id(self._cluster, self._id, now.timeout_ms, expected_in(now))
+                problem, means = self._send(now)
                 is_sent = True
                 if problem is not None and _is_final(problem):
-                    return FenceNext(FenceStep.REFUSE, f"its coordinator refuses InitProducerId: {problem}")
+                    advice = f"; {SHOW_MAXIMUM}" if is_too_long(problem) else ""
+                    return FenceNext(FenceStep.REFUSE, f"its coordinator refuses InitProducerId: {problem}{advice}")
                 continue
+            if step.step is FenceStep.DONE and means is not None:
+                return step._replace(why=f"{step.why}. {means}")
             if step.step in {FenceStep.DONE, FenceStep.REFUSE}:
                 return step
             if time.monotonic() > until_s:
@@ -276,6 +289,16 @@ class Fence:
                     advice = f"{last_door(log_of(self._cluster, self._id), now.coordinator)}; {advice}"
                 return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}")
             time.sleep(_PAUSE_S)
+
+    def _send(self, now: DescribedTransaction) -> tuple[Problem | None, str | None]:
+        """The answer of its coordinator, and what the timeout that was sent means."""
+        longest = longest_timeout(self._cluster, now.coordinator)
+        problem: Problem | None = None
+        for timeout_ms in timeouts_to_name(now, longest):
+            problem = init_producer_id(self._cluster, self._id, timeout_ms, expected_in(now))
+            if not is_too_long(problem):
+                break
+        return problem, timeout_means(now, longest)
 
     def _described(self) -> TransactionDescription:
         return self._admin.describe_transactions([self._id])[self._id]
