@@ -12,7 +12,8 @@ import pytest
 from support.injection import inject
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
-from support.topics import create_topic, unique
+from support.topics import FAILOVER_S, create_topic, unique
+from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
 from txnwatch.state.model.values import DurationMs, ErrorCode, TopicPartition
@@ -48,8 +49,16 @@ def lowered(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
     settings = directory / "broker-1" / "server.properties"
     settings.write_text(f"{settings.read_text()}{MAXIMUM}={LONGEST_MS}\n")
     kafka.start()
+    with contextlib.closing(connect(kafka)) as cluster:
+        names = [producer.transactional_id for producer in ids.values()]
+        eventually(lambda: _all_described(cluster, names), FAILOVER_S, "the coordinator to have read its log")
     yield kafka, (ids, hang_at)
     clusters.end("lowered")
+
+
+def _all_described(cluster: Cluster, names: list[str]) -> bool:
+    found = ClusterAdmin(cluster).describe_transactions(names)
+    return all(isinstance(one, DescribedTransaction) for one in found.values())
 
 
 def _two_phase(producer: RawProducer, held: Any) -> TransactionLogValue:
