@@ -157,7 +157,10 @@ def sooner(state: str, door: str, *, is_past_timeout: bool) -> str:
 
 def markers_again(door: str) -> str:
     """What makes a coordinator write missing markers; `door` is what helps if nothing else does."""
-    return f"If its partitions have leaders and it still waits: {door}; then all markers are sent again."
+    return (
+        f"If its partitions have leaders and enough in-sync replicas, and it still waits: {door}; then all markers are "
+        "sent again."
+    )
 
 
 def _sooner(event: IncidentEvent) -> str:
@@ -191,7 +194,7 @@ VERDICT_WORDS: Final = {
         "its outcome is decided, and markers are missing",
         _why_stuck,
         "Write no marker: its coordinator repeats those that are missing.",
-        "Look which partitions it waits for, and bring their leaders back: then the coordinator writes the markers.",
+        "Look which partitions it waits for, and bring their leaders and replicas back: then its markers are written.",
         lambda event: markers_again(_door(event)),
     ),
     Verdict.LATE: VerdictWords(

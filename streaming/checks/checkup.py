@@ -26,6 +26,7 @@ from kafka.protocol.producer import EndTxnRequest, WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CensusTaken
+from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.ports import ListedOffset, TransactionListing
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
@@ -47,6 +48,7 @@ from txnwatch.streaming.admin.kafka_settings import (
     settings_of,
     topic_settings,
 )
+from txnwatch.streaming.admin.replicas import read_replicas
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.checks.clock_bounds import SeenClocks, first_look, second_look
@@ -162,7 +164,7 @@ class Checkup:
 
     Attributes:
         cluster_operations, topic_operations: what the caller may do; None if unknown.
-        without_leader: partitions that have no leader.
+        replicas: those of all shown partitions.
         id_problems: why the list of transactional ids is incomplete; None if a broker is too old to list them.
         transactional_ids: those that the brokers listed.
         events_rights: the rights on the events topic, which need not exist; `events_writers` is who may write it.
@@ -179,7 +181,7 @@ class Checkup:
     brokers: dict[BrokerId, BrokerFacts]
     cluster_operations: Operations
     topic_operations: dict[str, Operations]
-    without_leader: tuple[TopicPartition, ...]
+    replicas: tuple[PartitionReplicas, ...]
     id_problems: tuple[Problem, ...] | None
     events_problem: Problem | None
     events_rights: TopicRights = field(default_factory=TopicRights)
@@ -203,12 +205,6 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
     known = cluster.refresh()
     looked = first_look(cluster)
     brokers = {node: broker_facts(cluster, node, str(endpoint)) for node, endpoint in sorted(known.brokers.items())}
-    without_leader = tuple(
-        TopicPartition(topic.name, number)
-        for topic in known.topics.values()
-        for number, info in topic.partitions.items()
-        if info.leader is None
-    )
     can_list = all(facts.versions.get(DescribeTransactionsRequest.name) is not None for facts in brokers.values())
     listing = ClusterAdmin(cluster).list_transactions([]) if can_list else None
     is_unused = TRANSACTION_STATE_TOPIC not in known.topics and not (listing is not None and listing.has_ids)
@@ -218,7 +214,7 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
         brokers=brokers,
         cluster_operations=cluster_operations(cluster),
         topic_operations=topic_operations(cluster),
-        without_leader=without_leader,
+        replicas=tuple(read_replicas(cluster, known.topics).values()),
         id_problems=None if listing is None else () if is_unused else listing.problems,
         events_problem=None if events_topic in known.topics else create_problem(cluster, events_topic),
         events_rights=_topic_rights(cluster, events_topic),

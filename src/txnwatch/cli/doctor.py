@@ -28,6 +28,7 @@ from txnwatch.cli.doctor_rows import (
     http_rows,
     internal_right,
     owner_rows,
+    partition_rows,
     push_rows,
     topic_rights,
     topics_line,
@@ -77,7 +78,7 @@ def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
     return [
         *_brokers(found),
         *_transaction_version(found, caller),
-        *_leaders(found),
+        *partition_rows(found.replicas),
         *_ids(found, caller),
         *topic_rights(found, caller),
         *_cluster(found, caller),
@@ -135,13 +136,6 @@ def _transaction_version(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         detail += ". The fix is for later: it changes the whole cluster, and ends nothing that is open now"
         fix = caller.grantee.admin_line("kafka-features.sh", "upgrade", "--feature", "transaction.version=2")
         yield CheckRow("version", "cluster", Health.WARNING, detail, "-", fix)
-
-
-def _leaders(found: Checkup) -> Iterator[CheckRow]:
-    for partition in found.without_leader:
-        yield CheckRow(
-            "leader", str(partition), Health.WARNING, "no leader: nothing about this partition can be read", "all", None
-        )
 
 
 def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:

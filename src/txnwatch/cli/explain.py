@@ -24,7 +24,8 @@ from txnwatch.cli.explain_names import (
     of_name,
     with_waiting_groups,
 )
-from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in
+from txnwatch.cli.explain_replicas import because_of, with_replicas
+from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition, of_span, open_in
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -59,6 +60,7 @@ from txnwatch.state.telling.commands import explain_id, explain_partition
 from txnwatch.state.telling.statements import StatementKind, Told
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.replicas import blocked_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -192,7 +194,8 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
         reading = found.readings[partition]
         problem = reading.problem or ("no last stable offset" if reading.last_stable_offset is None else None)
         if problem is not None:
-            raise BrokerError(f"{partition}: {problem}: its owner cannot be determined")
+            why = because_of(blocked_of(question.cluster, [partition]))
+            raise BrokerError(f"{partition}: {problem}: its owner cannot be determined{why}")
         explained = of_partition(question.origin, partition, found, wall_clock_ms())
         if explained.state != "unreplicated":
             break
@@ -202,6 +205,8 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     groups = _groups_around(question, partition, found)
     explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
     explained = with_waiting_groups(question, partition, explained)
+    if explained.state != ALL_CLEAR:
+        explained = with_replicas(question.cluster, explained, [partition])
     return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))
 
 

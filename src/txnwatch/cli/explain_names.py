@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
+from txnwatch.cli.explain_replicas import because_of, log_blocked, with_replicas
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
     OPEN,
@@ -66,7 +67,10 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
         BrokerError: the coordinator did not answer, or does not know the id.
     """
     cluster, missing, foreign_topics = question.cluster, question.missing, question.searcher.foreign_topics
-    known = described_with_log(cluster, transactional_id)
+    try:
+        known = described_with_log(cluster, transactional_id)
+    except BrokerError as exc:
+        raise BrokerError(f"{exc}{because_of(log_blocked(cluster, transactional_id))}") from exc
     described, past = known.described, past_ends(history_of(known.records))
     if known.problem is not None:
         missing["the coordinators' log"] = known.problem
@@ -86,6 +90,8 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
     missing.update(found.not_checked)
     explained = of_id(question.origin, known, readings.values(), wall_clock_ms(), found, past)
     explained = with_groups_behind(question, explained, described.producer_id, readings.values())
+    if described.is_live:
+        explained = with_replicas(cluster, explained)
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
 
 
@@ -228,7 +234,8 @@ def of_name(question: Question, name: str, now: TransactionDescription) -> Expla
             first, *others = sorted(found, key=lambda one: one.state in NO_FINDING)
             return replace(first, text=(*first.text, *(line for other in others for line in other.text)))
     if isinstance(now, NotDescribed):
-        raise BrokerError(f"transactional id {cut(name)}: {now.problem}")
+        why = because_of(log_blocked(question.cluster, name))
+        raise BrokerError(f"transactional id {cut(name)}: {now.problem}{why}")
     unread = "".join(f"; {what} could not be read: {why}" for what, why in missing.items())
     raise BrokerError(_nothing(question, name) + unread)
 

@@ -47,7 +47,7 @@ from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 # What holds a partition.
 
-YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
+YES, _NO, NOT_KNOWN = "yes", "no", "unknown"
 OPEN, ALL_CLEAR = "open", "all_clear"
 NO_GROUPS = GroupsAround()
 
@@ -133,7 +133,7 @@ def end_of(
 ) -> Ending:
     """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
     end = expected_end(described, proven, policy, now_ms)
-    by_itself = _NOT_KNOWN if end.ends_by_itself is None else YES if end.ends_by_itself else _NO
+    by_itself = NOT_KNOWN if end.ends_by_itself is None else YES if end.ends_by_itself else _NO
     by_ms = end.last_ms if end.ends_by_itself else None
     return Ending(proven or OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
 
@@ -213,7 +213,7 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
             f"{partition}: no transaction is open, but read_committed consumers {stop}.",
             "The last marker is written, but not yet on all in-sync replicas: check the replicas of this partition.",
         ]
-    ends = None if hidden == 0 else _NOT_KNOWN
+    ends = None if hidden == 0 else NOT_KNOWN
     return Explanation(str(partition), state, hidden_records=hidden, ends_by_itself=ends, text=tuple(text))
 
 
@@ -233,7 +233,7 @@ def of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: Timestam
     )
     state = "unproven"
     name = str(span.partition)
-    return Explanation(name, state, producer_id=span.producer_id, ends_by_itself=_NOT_KNOWN, text=text)
+    return Explanation(name, state, producer_id=span.producer_id, ends_by_itself=NOT_KNOWN, text=text)
 
 
 def _is_same(one: SpanCandidate, other: SpanCandidate) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.events_access import add_publishing_flags, operator_name, publishing, topic_of
+from txnwatch.cli.explain_replicas import because_of, log_blocked
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_output_flags,
@@ -75,6 +76,7 @@ from txnwatch.state.model.values import (
 from txnwatch.state.telling.commands import Origin, explain_id
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.kafka_settings import longest_timeout
+from txnwatch.streaming.admin.replicas import blocked_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -179,17 +181,15 @@ def _without_a_fence(parsed: argparse.Namespace, fence: Fence, found: DescribedT
     if not is_as_named(found, parsed.producer_epoch):
         expected = f"expected epoch {parsed.producer_epoch} or a higher one, found {before}"
         return Ended("refused", REFUSED, f"{expected}: nothing was sent")
-    if fence.is_unneeded():
-        return _UNNEEDED
+    useless = fence.useless()
+    if useless is not None:
+        return useless
     effect = fence.effect(found)
     if parsed.dry_run:
         return Ended("dry_run", CLEAN, f"would send InitProducerId: {effect}")
     if not parsed.yes and not confirmed(what_it_ends(found, before, effect), "Fence it?"):
         return Ended("refused", REFUSED, "not confirmed: nothing was sent")
-    return _UNNEEDED if fence.is_unneeded() else None  # the operator may have waited
-
-
-_UNNEEDED = Ended("refused", REFUSED, "the transaction that hung has ended: no fence is needed, and nothing was sent")
+    return fence.useless()  # the operator may have waited
 
 
 class Fence:
@@ -223,12 +223,20 @@ class Fence:
         means = timeout_means(found, longest_timeout(self._cluster, found.coordinator))
         return consequence(found) if means is None else f"{consequence(found)}. {means}"
 
-    def is_unneeded(self) -> bool:
-        """Whether the transaction for which the id is fenced is no longer open.
+    def useless(self) -> Ended | None:
+        """How the command ends if nothing is worth sending; None if InitProducerId may be sent.
 
         Raises:
-            BrokerError: its partition could not be read.
+            BrokerError: the partition of the hang could not be read.
         """
+        if self._is_unneeded():
+            detail = "the transaction that hung has ended: no fence is needed, and nothing was sent"
+            return Ended("refused", REFUSED, detail)
+        blocked = log_blocked(self._cluster, self._id)
+        return Ended("refused", REFUSED, f"nothing was sent{because_of(blocked)}") if blocked else None
+
+    def _is_unneeded(self) -> bool:
+        """Whether the transaction for which the id is fenced is no longer open."""
         if self._data is None:
             return False
         reading = self._admin.read_partitions([self._data.partition])[self._data.partition]
@@ -285,9 +293,10 @@ class Fence:
                 advice = f"see: {explain_id(origin, self._id)}"
                 # The first answer for an open transaction is always this one: its abort begins, so it is in Prepare*.
                 is_refused = problem is not None and problem.code == ErrorCode.CONCURRENT_TRANSACTIONS
-                if is_refused and isinstance(now, DescribedTransaction) and not now.state.is_prepare:
+                blocked = because_of(blocked_of(self._cluster, before.partitions))
+                if is_refused and isinstance(now, DescribedTransaction) and not now.state.is_prepare and not blocked:
                     advice = f"{last_door(log_of(self._cluster, self._id), now.coordinator)}; {advice}"
-                return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}")
+                return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}{blocked}")
             time.sleep(_PAUSE_S)
 
     def _send(self, now: DescribedTransaction) -> tuple[Problem | None, str | None]:
