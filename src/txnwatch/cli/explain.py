@@ -16,6 +16,7 @@ from typing import Any
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
+from txnwatch.cli.explain_moved import with_moved
 from txnwatch.cli.explain_names import (
     NO_FINDING,
     of_former_id,
@@ -204,6 +205,7 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
     groups = _groups_around(question, partition, found)
     explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
+    explained = with_moved(question, explained, next((span.start for span in open_in(found)), None))
     explained = with_waiting_groups(question, partition, explained)
     if explained.state != ALL_CLEAR:
         explained = with_replicas(question.cluster, explained, [partition])

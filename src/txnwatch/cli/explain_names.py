@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
+from txnwatch.cli.explain_moved import MOVED, with_moved
 from txnwatch.cli.explain_replicas import because_of, log_blocked, with_replicas
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
@@ -48,13 +49,21 @@ from txnwatch.state.model.transaction import (
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition, is_foreign
 from txnwatch.state.telling.commands import explain_id
 from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, waiting_lines, waiting_means
+from txnwatch.state.telling.moved_ids import WILL_BE_LOST, MovedId, last_text, moved_text
 from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
-from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_naming, read_records, read_views
+from txnwatch.streaming.log.coordinator_log import (
+    LogRecord,
+    history_of,
+    read_naming,
+    read_records_anywhere,
+    read_views,
+)
 from txnwatch.streaming.log.hidden_participants import hidden_of
+from txnwatch.streaming.log.moved_records import moved_of
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 EXPIRED = "expired"
@@ -92,6 +101,9 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
     explained = with_groups_behind(question, explained, described.producer_id, readings.values())
     if described.is_live:
         explained = with_replicas(cluster, explained)
+    moved = moved_of(cluster, transactional_id, known.records)
+    if moved is not None:
+        explained = replace(explained, text=(*explained.text, moved_text(moved), WILL_BE_LOST))
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
 
 
@@ -112,25 +124,26 @@ def _without_foreign(question: Question, held: set[TopicPartition]) -> set[Topic
 
 def of_former_id(question: Question, transactional_id: str) -> Explanation | None:
     """Explains an id that its coordinator does not know; None if the log does not name it either."""
-    records, problem = read_records(question.cluster, transactional_id)
+    records, problem = read_records_anywhere(question.cluster, transactional_id)
     if problem is not None:
         question.missing["the coordinators' log"] = problem
     if not records:
         return None
+    moved = moved_of(question.cluster, transactional_id, records)
     last = next((record for record in reversed(records) if record.value is not None), None)
     ends = past_ends(history_of(records))
     explained = Explanation(
         target=transactional_id,
-        state=EXPIRED,
+        state=EXPIRED if moved is None else MOVED,
         transactional_id=transactional_id,
         producer_id=last.value.producer_id if last is not None and last.value is not None else None,
         since_ms=records[-1].timestamp_ms,
-        text=(_gone(transactional_id, records), *map(end_text, ends[-1:])),
+        text=(_gone(transactional_id, records, moved), *map(end_text, ends[-1:])),
     )
     if last is None or last.value is None:
         return explained
     producer_id, held = last.value.producer_id, _without_foreign(question, participants_of(records))
-    explained = _with_open_data(question, explained, producer_id, held)
+    explained = _with_open_data(question, explained, producer_id, held, moved)
     return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
 
 
@@ -139,16 +152,22 @@ def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
     return {one for record in records if record.value is not None for one in record.value.participants}
 
 
-def _gone(transactional_id: str, records: list[LogRecord]) -> str:
+def _gone(transactional_id: str, records: list[LogRecord], moved: MovedId | None) -> str:
     tombstone = tombstone_of(records)
     gone = f"{cut(transactional_id)}: no coordinator has this transactional id any more"
+    if moved is not None:
+        return f"{gone}, but it has not expired. {moved_text(moved)} {last_text(moved)}"
     if tombstone is None:
         return f"{gone}; its last record is at {place_of(records[-1])}."
     return f"{gone}: it has expired (transactional.id.expiration.ms). Its tombstone is at {place_of(tombstone)}."
 
 
 def _with_open_data(
-    question: Question, explained: Explanation, producer_id: ProducerId, partitions: set[TopicPartition]
+    question: Question,
+    explained: Explanation,
+    producer_id: ProducerId,
+    partitions: set[TopicPartition],
+    moved: MovedId | None = None,
 ) -> Explanation:
     """Adds what its producer has open on the partitions that the log names."""
     shown = sorted(one for one in partitions if question.cluster.known.info(one) is not None)
@@ -161,6 +180,7 @@ def _with_open_data(
         text = (*explained.text, f"{had} Nothing of it is open{where}. Its application may start again at any time.")
         return replace(explained, text=text)
     why = of_span(question.origin, spans[0], found, wall_clock_ms())
+    why = with_moved(question, why, spans[0].start, moved)
     return replace(why, target=explained.target, text=(*explained.text, had, *why.text))
 
 
@@ -177,7 +197,9 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
     question.missing.update({f"transactional ids of producer id {text}": str(why) for why in listing.problems})
     names = [row.transactional_id for row in listing.transactions if row.producer_id == producer_id]
     if names:
-        explained = of_known_id(question, names[0])
+        now = ClusterAdmin(question.cluster).describe_transactions([names[0]])[names[0]]
+        former = of_former_id(question, names[0]) if isinstance(now, UnknownTransactionalId) else None
+        explained = former or of_known_id(question, names[0])
         head = f"{text} is the producer id of transactional id {quoted(names[0])}."
         return replace(explained, target=text, text=(head, *explained.text))
     owner = former_owner(question.cluster, producer_id)

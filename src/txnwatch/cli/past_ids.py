@@ -18,7 +18,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId
 from txnwatch.state.text import quoted
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_records, read_views
+from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_records_anywhere, read_views
 
 
 class FormerOwner(NamedTuple):
@@ -51,7 +51,7 @@ def former_owner(cluster: Cluster, producer_id: ProducerId) -> FormerOwner:
     if name is None:
         return FormerOwner(None, problem=problem)
     now = ClusterAdmin(cluster).describe_transactions([name])[name]
-    records, _ = read_records(cluster, name)
+    records, _ = read_records_anywhere(cluster, name)
     return FormerOwner(name, now, tombstone_of(records), problem)
 
 
@@ -102,5 +102,5 @@ def owner_of(cluster: Cluster, producer_id: ProducerId) -> OwnerEnds:
         name, _ = _name_in_log(cluster, producer_id)
     if name is None:
         return OwnerEnds(None)
-    records, _ = read_records(cluster, name)
+    records, _ = read_records_anywhere(cluster, name)
     return OwnerEnds(name, tuple(past_ends(history_of(records))))
