@@ -41,7 +41,15 @@ from txnwatch.state.telling.commands import (
 )
 from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
 from txnwatch.state.telling.renderings import first_command, lines, once_looked, sentences
-from txnwatch.state.telling.statements import StatementKind, Told, markers_again, sooner, tell
+from txnwatch.state.telling.statements import (
+    SOONER_OF_HEALTHY,
+    SOONER_OF_TWO_PHASE,
+    StatementKind,
+    Told,
+    markers_again,
+    sooner,
+    tell,
+)
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
@@ -465,19 +473,21 @@ def _live_id(
 
 
 def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Iterator[Told]:
-    """What ends a transaction that is late, stuck or old; nothing for one that ends by itself, or by its client alone.
+    """What ends a transaction before it ends by itself, and what that costs; a command unless its client prepared it.
 
     A fence would abort a prepared two-phase transaction, which its client may want to commit.
     """
-    described, is_usual = known.described, end.state == OPEN and end.by_itself == YES
-    if is_usual or is_two_phase(described):
-        return
+    described = known.described
     door, identity = last_door(known.log, described.coordinator), identity_of(described)
-    if described.state.is_prepare:
-        yield Told(StatementKind.NEXT, markers_again(door))
+    if is_two_phase(described):
+        yield Told(StatementKind.NEXT, SOONER_OF_TWO_PHASE)
+    elif described.state.is_prepare:
+        if end.state != OPEN or end.by_itself != YES:
+            yield Told(StatementKind.NEXT, markers_again(door))
     elif identity is not None:
         is_late = any(rule.verdict == end.state and rule.is_past_timeout for rule in VERDICTS)
-        text = sooner(str(described.state), door, is_past_timeout=is_late)
+        is_healthy = end.state == OPEN and end.by_itself == YES
+        text = SOONER_OF_HEALTHY if is_healthy else sooner(str(described.state), door, is_past_timeout=is_late)
         yield Told(StatementKind.NEXT, text, fence(origin, described.transactional_id, identity))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from txnwatch.cli.one_shot import (
     options_of,
 )
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, Name, write
+from txnwatch.cli.past_ids import advice_text
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (
@@ -56,7 +57,7 @@ from txnwatch.state.abort.fencing import (
 from txnwatch.state.incidents.event_builder import advice_about
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import updated
-from txnwatch.state.model.ownership import ADVICE_MEANS, Subject
+from txnwatch.state.model.ownership import Advice, Subject
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
@@ -66,6 +67,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import (
     BrokerId,
+    DurationMs,
     ErrorCode,
     Problem,
     ProducerEpoch,
@@ -73,7 +75,9 @@ from txnwatch.state.model.values import (
     SpanStart,
     TopicPartition,
 )
+from txnwatch.state.model.verdicts import is_two_phase
 from txnwatch.state.telling.commands import Origin, explain_id
+from txnwatch.state.telling.statements import MAY_BE_PREPARED
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.kafka_settings import longest_timeout
 from txnwatch.streaming.admin.replicas import blocked_of
@@ -152,12 +156,14 @@ def run(parsed: argparse.Namespace) -> int:
             ended: Ended | None = Ended("fenced_before", CLEAN, f"{why_not(found)}: nothing was sent")
             of_it = "unknown", parsed.producer_id, parsed.producer_epoch
         else:
-            ended = _without_a_fence(parsed, fence, found)
+            effect = fence.effect(found)
+            ended = _without_a_fence(parsed, fence, found, effect)
             of_it = str(found.state), found.producer_id, found.producer_epoch
             if ended is None:
                 with publishing(parsed, cluster, options, events, "fence") as topic:
                     last = fence.tell_and_carry_out(found, origin_of(cluster, parsed), topic)
-                ended = Ended(*_RESULTS[last.step], last.why)
+                why = f"{last.why}: {effect}" if last.step is FenceStep.DONE else last.why
+                ended = Ended(*_RESULTS[last.step], why)
         assert ended is not None
         row = FencedRow(found.transactional_id, found.coordinator, *of_it, ended.result, ended.detail)
         write(CommandAnswer("fence", cluster.known.cluster_id, FencedRow, [row]), parsed.format, is_wide=parsed.wide)
@@ -172,7 +178,9 @@ class Ended(NamedTuple):
     detail: str
 
 
-def _without_a_fence(parsed: argparse.Namespace, fence: Fence, found: DescribedTransaction) -> Ended | None:
+def _without_a_fence(
+    parsed: argparse.Namespace, fence: Fence, found: DescribedTransaction, effect: str
+) -> Ended | None:
     """How the command ends without a request; None if InitProducerId is sent."""
     before = identity_of(found)
     assert before is not None  # see Fence.look
@@ -184,7 +192,6 @@ def _without_a_fence(parsed: argparse.Namespace, fence: Fence, found: DescribedT
     useless = fence.useless()
     if useless is not None:
         return useless
-    effect = fence.effect(found)
     if parsed.dry_run:
         return Ended("dry_run", CLEAN, f"would send InitProducerId: {effect}")
     if not parsed.yes and not confirmed(what_it_ends(found, before, effect), "Fence it?"):
@@ -219,9 +226,9 @@ class Fence:
         return found
 
     def effect(self, found: DescribedTransaction) -> str:
-        """What the fence does to the id and to its application."""
-        means = timeout_means(found, longest_timeout(self._cluster, found.coordinator))
-        return consequence(found) if means is None else f"{consequence(found)}. {means}"
+        """What the fence does to the id and to its application, and what to know before."""
+        longest = longest_timeout(self._cluster, found.coordinator)
+        return effect_of(found, longest, lambda advice: advice_text(self._cluster, advice, found))
 
     def useless(self) -> Ended | None:
         """How the command ends if nothing is worth sending; None if InitProducerId may be sent.
@@ -272,20 +279,18 @@ class Fence:
 
     def carry_out(self, before: DescribedTransaction, origin: Origin) -> FenceNext:
         """Sends InitProducerId once, and waits until the id shows its effect; the last step, and why."""
-        is_sent, problem, means = False, None, None
+        is_sent, problem = False, None
         until_s = time.monotonic() + _WAIT_S
         while True:
             now = self._described()
             step = next_step(before, now, is_sent=is_sent)
             if step.step is FenceStep.SEND and isinstance(now, DescribedTransaction):
-                problem, means = self._send(now)
+                problem = self._send(now)
                 is_sent = True
                 if problem is not None and _is_final(problem):
                     advice = f"; {SHOW_MAXIMUM}" if is_too_long(problem) else ""
                     return FenceNext(FenceStep.REFUSE, f"its coordinator refuses InitProducerId: {problem}{advice}")
                 continue
-            if step.step is FenceStep.DONE and means is not None:
-                return step._replace(why=f"{step.why}. {means}")
             if step.step in {FenceStep.DONE, FenceStep.REFUSE}:
                 return step
             if time.monotonic() > until_s:
@@ -299,15 +304,14 @@ class Fence:
                 return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}{blocked}")
             time.sleep(_PAUSE_S)
 
-    def _send(self, now: DescribedTransaction) -> tuple[Problem | None, str | None]:
-        """The answer of its coordinator, and what the timeout that was sent means."""
-        longest = longest_timeout(self._cluster, now.coordinator)
+    def _send(self, now: DescribedTransaction) -> Problem | None:
+        """The answer of its coordinator, to a timeout that it accepts if there is one."""
         problem: Problem | None = None
-        for timeout_ms in timeouts_to_name(now, longest):
+        for timeout_ms in timeouts_to_name(now, longest_timeout(self._cluster, now.coordinator)):
             problem = init_producer_id(self._cluster, self._id, timeout_ms, expected_in(now))
             if not is_too_long(problem):
                 break
-        return problem, timeout_means(now, longest)
+        return problem
 
     def _described(self) -> TransactionDescription:
         return self._admin.describe_transactions([self._id])[self._id]
@@ -318,14 +322,20 @@ def _is_final(problem: Problem) -> bool:
     return problem.code is not None and problem.code != ErrorCode.CONCURRENT_TRANSACTIONS
 
 
+def effect_of(found: DescribedTransaction, longest: DurationMs | Problem, advise: Callable[[Advice], str]) -> str:
+    """What a fence does, and what to know before; `longest` is the maximum of timeouts, `advise` has the text."""
+    said = [consequence(found), timeout_means(found, longest)]
+    if found.state is TransactionState.ONGOING:
+        topics = frozenset(partition.topic for partition in found.partitions)
+        advice = advice_about(taken_apart(Subject(found.transactional_id, topics=topics)))
+        said += [MAY_BE_PREPARED if is_two_phase(found) else None, advise(advice) if advice is not None else None]
+    return ". ".join(part.removesuffix(".") for part in said if part is not None)
+
+
 def what_it_ends(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> Iterator[str]:
     """The lines that are shown before the question."""
     yield f"transactional id {cut(found.transactional_id)}: {found.state}, {before}"
     yield f"fence: {effect}."
-    topics = frozenset(partition.topic for partition in found.partitions)
-    advice = advice_about(taken_apart(Subject(found.transactional_id, topics=topics)))
-    if advice is not None and found.state is TransactionState.ONGOING:
-        yield ADVICE_MEANS[advice]
 
 
 def _data(parsed: argparse.Namespace) -> SpanStart | None:

@@ -18,6 +18,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition,
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.telling.renderings import steps_of
+from txnwatch.state.telling.statements import SOONER_OF_HEALTHY, SOONER_OF_TWO_PHASE
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
@@ -268,10 +269,14 @@ def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms:
     assert found.next is None, "the partition would lead back to the id"
 
 
-def test_a_transaction_that_ends_by_itself_has_no_next_step(admin: FakeAdmin) -> None:
-    admin.begin(NAME, *admin.partitions)
+def test_a_healthy_transaction_says_how_to_end_it_sooner_and_what_that_costs(admin: FakeAdmin) -> None:
+    producer = admin.begin(NAME, *admin.partitions)
     found = of(admin)
-    assert (found.state, found.ends_by_itself, found.next, len(found.text)) == ("open", "yes", None, 4)
+    assert (found.state, found.ends_by_itself, len(found.text)) == ("open", "yes", 4)
+    assert step_of(found) == SOONER_OF_HEALTHY
+    assert "consumers do not get its data" in step_of(found)
+    identity = f"--producer-id {producer.producer_id} --producer-epoch 0"
+    assert found.next == f"txnwatch fence --transactional-id {NAME} {identity} --bootstrap-server a:1"
 
 
 def test_an_old_transaction_leads_to_the_fence_and_to_the_leader_of_its_log(admin: FakeAdmin) -> None:
@@ -293,6 +298,7 @@ def test_a_two_phase_transaction_is_not_fenced(admin: FakeAdmin) -> None:
     found = of(admin, a_record(admin, S.ONGOING, 0), age_ms=10**9)
     assert found.next is None
     assert "fence" not in " ".join(found.text)
+    assert step_of(found) == SOONER_OF_TWO_PHASE, "what a fence costs, and no command to paste"
 
 
 def test_the_configured_threshold_decides_what_is_stuck(admin: FakeAdmin) -> None:
