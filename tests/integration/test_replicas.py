@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.kafka_faults import stray_write
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators, whole
 from support.topics import FAILOVER_S, await_leader, coordinated_by, create_topic, unique
@@ -20,7 +21,7 @@ from txnwatch.streaming.admin.replicas import read_replicas
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
-from txnwatch_demo.late_write import await_end
+from txnwatch_demo.late_write import await_end, set_verification
 
 Ask = Callable[..., tuple[int, dict[str, Any]]]
 TWO = {"min.insync.replicas": "2"}
@@ -36,6 +37,7 @@ def short3(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """Three brokers; the coordinators' log needs two in-sync replicas. Node 1 is the controller."""
     directory = tmp_path_factory.mktemp("short3")
     started = clusters.start("short3", lambda: EmbeddedKafka(directory, brokers=3, properties=PROPERTIES))
+    set_verification(started.bootstrap_servers, [1, 2, 3], enabled=False)
     create_coordinators(started)
     yield started
     clusters.end("short3")
@@ -88,9 +90,11 @@ def steps_of(row: dict[str, Any]) -> list[str]:
 def test_the_missing_broker_is_named_and_the_last_replica_is_not_restarted(short3: EmbeddedKafka, ask: Ask) -> None:
     with contextlib.closing(connect(short3)) as cluster:
         (short,) = create_topic(cluster, unique("short"), replicas=[[1, 2]], config=TWO)
+        (hung,) = create_topic(cluster, unique("hung"), replicas=[[1, 2]], config=TWO)
         (lost,) = create_topic(cluster, unique("lost"), replicas=[[2]])
         (both,) = create_topic(cluster, unique("both"), replicas=[[2, 3]])
         deciding, waiting = begun(cluster, short), begun(cluster, short)
+        hang = stray_write(cluster, unique("stray"), hung)
         short3.broker(2).kill()
         await_leader(cluster, lost, None)
         eventually(lambda: in_sync(cluster, short) == (1,), FAILOVER_S, "one in-sync replica")
@@ -100,12 +104,21 @@ def test_the_missing_broker_is_named_and_the_last_replica_is_not_restarted(short
             assert f"{short}: {SHORT}: neither a marker nor a record with acks=all can be written." in row["text"]
             assert (steps_of(row), row["next"]) == ([BACK], None), "and no step that restarts broker 1"
             assert row["ends_by_itself"] != "yes"
+        row = explained(ask, str(hung))
+        assert (row["state"], row["producer_id"], steps_of(row)[0]) == ("hanging", hang.producer_id, f"1. {BACK}")
+        assert ask("fence", hang.transactional_id, "--yes")[0] == 0, "the log has two in-sync replicas"
+        at = ("--topic", hung.topic, "--partition", "0", "--producer-id", str(hang.producer_id))
+        for flag in ("--dry-run", "--yes"):
+            code, answer = ask("abort", *at, flag)
+            assert code == 5, "the leader would answer NOT_ENOUGH_REPLICAS"
+            assert answer["rows"][0]["detail"].endswith(BACK)
         code, answer = ask("explain", str(lost))
         assert code == 1
         assert "no leader (replicas on broker 2, in sync last: broker 2)" in answer["error"]
         assert "Bring broker 2 back: no other broker may lead it." in answer["error"]
         _, answer = ask("doctor")
-        rows = {row["subject"]: row for row in answer["rows"] if row["check"] in {"leader", "replicas"}}
+        of_partitions = [row for row in answer["rows"] if row["check"] in {"leader", "replicas"}]
+        rows = {name: row for row in of_partitions for name in row["subject"].split(", ")}
         assert rows[str(short)]["detail"].startswith(SHORT)
         assert (rows[str(short)]["status"], rows[str(short)]["fix"]) == ("warning", BACK)
         assert rows[str(lost)]["detail"].startswith("no leader (replicas on broker 2, in sync last: broker 2)")

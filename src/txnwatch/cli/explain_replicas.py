@@ -1,4 +1,4 @@
-"""What `explain` and `fence` add if partitions have too few in-sync replicas, or no leader.
+"""What `explain`, `fence` and `abort` add if partitions have too few in-sync replicas, or no leader.
 
 Then a step that restarts a broker can take a partition offline, and a fence is refused or waits. So what the replicas
 need is the only step.

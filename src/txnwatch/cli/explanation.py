@@ -85,7 +85,7 @@ class Explanation:
     """The answer, as fields and as text.
 
     Attributes:
-        state: `all_clear`, `idle`, `open`, `unreplicated`, `unproven`, or a verdict.
+        state: `all_clear`, `idle`, `open`, `unreplicated`, `unproven`, `expired`, `moved`, `superseded`, or a verdict.
         ends_by_itself: `yes`, `no`, `unknown`; None if no transaction is open.
         ends_by_ms: the latest time of its end; None if unknown.
         transaction_state: the state of the transactional id at its coordinator; None if it is not known.
