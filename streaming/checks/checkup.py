@@ -217,7 +217,7 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
         brokers=brokers,
         cluster_operations=cluster_operations(cluster),
         topic_operations=topic_operations(cluster),
-        replicas=tuple(read_replicas(cluster, known.topics).values()),
+        replicas=tuple(one for _, one in sorted(read_replicas(cluster, known.topics).items())),
         id_problems=None if listing is None else () if is_unused else listing.problems,
         events_problem=None if events_topic in known.topics else create_problem(cluster, events_topic),
         events_rights=_topic_rights(cluster, events_topic),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from txnwatch.cli.explanation import NOT_KNOWN, YES, Explanation
+from txnwatch.cli.explanation import ENDS_BY_ITSELF, NOT_KNOWN, YES, Explanation
 from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Verdict
@@ -34,13 +34,14 @@ def with_replicas(cluster: Cluster, explained: Explanation, partitions: Iterable
     others = [one for one in explained.told if is_hanging or one.kind is not StatementKind.NEXT]
     told = (Told(StatementKind.NEXT, repair_step(blocked)), *others)
     ends = NOT_KNOWN if explained.ends_by_itself == YES else explained.ends_by_itself
+    text = (line for line in explained.text if not line.startswith(ENDS_BY_ITSELF))
     return replace(
         explained,
         told=told,
         next=first_command(told),
         ends_by_itself=ends,
         ends_by_ms=None if ends == NOT_KNOWN else explained.ends_by_ms,
-        text=(*explained.text, *blocked_lines(blocked), *(() if is_hanging else (_NOTHING_ENDS_IT,))),
+        text=(*text, *blocked_lines(blocked), *(() if is_hanging else (_NOTHING_ENDS_IT,))),
     )
 
 

@@ -55,6 +55,7 @@ from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 # What holds a partition.
 
+ENDS_BY_ITSELF = "It ends by itself:"
 YES, _NO, NOT_KNOWN = "yes", "no", "unknown"
 OPEN, ALL_CLEAR = "open", "all_clear"
 NO_GROUPS = GroupsAround()
@@ -165,7 +166,7 @@ def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: Time
             )
         case EndsBy.TIMEOUT:
             return (
-                f"It ends by itself: if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
+                f"{ENDS_BY_ITSELF} if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
                 f"and {utc(last_ms)} (timeout {duration(described.timeout_ms)}, then the next scan)."
             )
 

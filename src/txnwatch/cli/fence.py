@@ -220,8 +220,10 @@ class Fence:
         if isinstance(found, UnknownTransactionalId) and self._data is not None:
             return found
         if why is not None:
-            error = BrokerError if isinstance(found, NotDescribed) else TxnwatchError
-            raise error(f"transactional id {quoted(self._id)}: {why}")
+            if isinstance(found, NotDescribed):
+                blocked = because_of(log_blocked(self._cluster, self._id))
+                raise BrokerError(f"transactional id {quoted(self._id)}: {why}{blocked}")
+            raise TxnwatchError(f"transactional id {quoted(self._id)}: {why}")
         assert isinstance(found, DescribedTransaction)
         return found
 
