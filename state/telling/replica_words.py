@@ -14,7 +14,7 @@ from txnwatch.state.text import grouped, some
 
 _NAMED = 3
 BLOCKED_MEANS = "neither a marker nor a record with acks=all can be written"
-LAST_MEANS = "a restart of that broker takes the partition offline"
+LAST_MEANS = "a restart of the broker that is in sync takes the partition offline"
 
 
 def replicas_text(one: PartitionReplicas) -> str:
@@ -38,6 +38,18 @@ def _blocked_text(one: PartitionReplicas) -> str:
             f"{replicas_text(one)}: the coordinator cannot write its log, so no transaction of its ids begins or ends"
         )
     return f"{replicas_text(one)}: {BLOCKED_MEANS}"
+
+
+def last_lines(last: Sequence[PartitionReplicas]) -> Iterator[str]:
+    """Which brokers must not be restarted, although their partitions can be written as far as it is known."""
+    for text, names in grouped((str(one.partition), _last_text(one)) for one in last).items():
+        yield f"{some(names, _NAMED)}: {text}"
+
+
+def _last_text(one: PartitionReplicas) -> str:
+    unknown = " If min.insync.replicas, which is not shown, is above 1, no marker can be written there."
+    doubt = unknown if one.min_in_sync is None else ""
+    return f"{replicas_text(one)}: {LAST_MEANS}. Do not restart {_brokers(one.in_sync)}.{doubt}"
 
 
 def repair_step(blocked: Iterable[PartitionReplicas]) -> str:

@@ -44,9 +44,14 @@ def read_replicas(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartitio
 
 def blocked_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[PartitionReplicas]:
     """Those of some partitions on which no marker can be written: too few in-sync replicas, or no leader."""
+    return [one for one in replicas_of(cluster, partitions) if one.is_blocked]
+
+
+def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[PartitionReplicas]:
+    """The replicas of some partitions; partitions that could not be read are missing."""
     wanted = sorted(set(partitions))
     found = read_replicas(cluster, (at.topic for at in wanted))
-    return [found[at] for at in wanted if at in found and found[at].is_blocked]
+    return [found[at] for at in wanted if at in found]
 
 
 def replicas_in(response: Any) -> dict[TopicPartition, PartitionReplicas]:

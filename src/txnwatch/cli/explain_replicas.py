@@ -14,9 +14,9 @@ from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.telling.renderings import first_command
-from txnwatch.state.telling.replica_words import blocked_lines, repair_step
+from txnwatch.state.telling.replica_words import blocked_lines, last_lines, repair_step
 from txnwatch.state.telling.statements import StatementKind, Told
-from txnwatch.streaming.admin.replicas import blocked_of
+from txnwatch.streaming.admin.replicas import blocked_of, replicas_of
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import log_of
 
@@ -27,7 +27,10 @@ def with_replicas(cluster: Cluster, explained: Explanation, partitions: Iterable
     """The explanation with what its partitions, those of its transaction and that of the coordinators' log lack."""
     wanted = {*partitions, *map(TopicPartition.parse, explained.partitions)}
     log = log_of(cluster, explained.transactional_id) if explained.transactional_id is not None else None
-    blocked = blocked_of(cluster, {*wanted, log} if log is not None else wanted)
+    found = replicas_of(cluster, {*wanted, log} if log is not None else wanted)
+    last = tuple(last_lines([one for one in found if one.is_last and not one.is_blocked]))
+    explained = replace(explained, text=(*explained.text, *last))
+    blocked = [one for one in found if one.is_blocked]
     if not blocked:
         return explained
     is_hanging = explained.state == Verdict.HANGING

@@ -8,7 +8,7 @@ import pytest
 
 from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.values import TopicPartition, log_numbered
-from txnwatch.state.telling.replica_words import blocked_lines, repair_step, replicas_text
+from txnwatch.state.telling.replica_words import blocked_lines, last_lines, repair_step, replicas_text
 
 ORDERS = TopicPartition("orders", 0)
 # The leader, the replicas, those in sync, those away, those that led last, and min.insync.replicas; what is said.
@@ -94,3 +94,14 @@ def test_partitions_of_which_the_same_is_said_share_a_line() -> None:
         "ends.",
     ]
     assert repair_step([*of_data, log]) == "Bring broker 2 back; do not restart broker 1."
+
+
+def test_the_last_replica_is_named_also_if_it_is_enough_or_if_that_is_not_known() -> None:
+    enough = PartitionReplicas(ORDERS, 1, (1, 2), (1,), (2,), (), 1)
+    unknown = enough._replace(partition=log_numbered(3), min_in_sync=None)
+    offline = "a restart of the broker that is in sync takes the partition offline. Do not restart broker 1."
+    assert list(last_lines([enough, unknown])) == [
+        f"orders-0: 1 of 2 in sync (broker 2 is missing), min.insync.replicas 1: {offline}",
+        f"__transaction_state-3: 1 of 2 in sync (broker 2 is missing): {offline} If min.insync.replicas, which is not "
+        "shown, is above 1, no marker can be written there.",
+    ]
