@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident import Action, ActionResult, Decision, IncidentEvent, Initiator
 from txnwatch.state.model.ports import PartitionReading
@@ -32,12 +32,16 @@ from txnwatch.state.model.transaction import (
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
+    DurationMs,
+    ErrorCode,
+    Problem,
     ProducerEpoch,
     ProducerId,
     SpanStart,
     TimestampMs,
     TopicPartition,
 )
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.text import quoted
 
 
@@ -85,7 +89,10 @@ def log_named(log: TopicPartition | None) -> str:
 def last_door(log: TopicPartition | None, broker: BrokerId | None) -> str:
     """What ends a transaction if its coordinator, `broker`, does not end it; `log` is the partition of its log."""
     coordinator = f"broker {broker}" if broker is not None else "its coordinator"
-    return f"restart {coordinator}, or move the leader of {log_named(log)} to another broker"
+    return (
+        f"restart {coordinator} (not if it has the last in-sync replica of a partition: `txnwatch doctor` names it), "
+        f"or move the leader of {log_named(log)} to another broker"
+    )
 
 
 def why_not(found: TransactionDescription) -> str | None:
@@ -185,6 +192,63 @@ def fenced(begun: Action, ended: FenceNext) -> Action:
 def expected_in(now: DescribedTransaction) -> ProducerIdentity | None:
     """The identity that InitProducerId names; None while a transaction is open: then the coordinator compares none."""
     return None if now.state is TransactionState.ONGOING else identity_of(now)
+
+
+# The timeout that InitProducerId names. A coordinator refuses one above its `transaction.max.timeout.ms`, and then it
+# fences nothing: each two-phase id has such a timeout, and each id of before the maximum was lowered.
+
+_MAXIMUM: Final = "transaction.max.timeout.ms"
+_OF_CLIENTS_MS: Final = DurationMs(60_000)  # the default of Kafka's clients, which brokers have to accept
+_DEFAULT_MAXIMUM_MS: Final = DurationMs(900_000)
+SHOW_MAXIMUM: Final = f"grant DESCRIBE_CONFIGS on the cluster, so that {_MAXIMUM} is known"
+
+
+def timeouts_to_name(found: DescribedTransaction, longest: DurationMs | Problem) -> tuple[DurationMs, ...]:
+    """The timeouts to send, each next one only if the coordinator refuses the one before it as too long.
+
+    `longest` is the maximum of the coordinator, or why it is not known.
+    """
+    if not isinstance(longest, Problem):
+        return (min(found.timeout_ms, longest),)
+    return (found.timeout_ms,) if found.timeout_ms <= _OF_CLIENTS_MS else (found.timeout_ms, _OF_CLIENTS_MS)
+
+
+def timeout_means(found: DescribedTransaction, longest: DurationMs | Problem) -> str | None:
+    """What the timeout that is sent means for the id and for its application; None if it is the id's own."""
+    if isinstance(longest, Problem):
+        limit, why = _DEFAULT_MAXIMUM_MS, f", and broker {found.coordinator} does not show {_MAXIMUM} ({longest})"
+        sends = f"if it is refused as too long, InitProducerId names {_OF_CLIENTS_MS} ms"
+    else:
+        limit, why = longest, ""
+        sends = f"InitProducerId names {longest} ms, the maximum of broker {found.coordinator} ({_MAXIMUM})"
+    if found.timeout_ms <= limit:
+        return None
+    keeps = (
+        "The id keeps its own: an open transaction is aborted as it is"
+        if found.state is TransactionState.ONGOING
+        else "The id has the smaller one until its application starts again and names its own"
+    )
+    return f"{_has(found)}{why}: {sends}. {keeps}.{_own_start(found)}"
+
+
+def _has(found: DescribedTransaction) -> str:
+    is_two_phase = found.timeout_ms == TWO_PHASE_TIMEOUT_MS
+    return "A two-phase id has no timeout" if is_two_phase else f"The id has a timeout of {found.timeout_ms} ms"
+
+
+def _own_start(found: DescribedTransaction) -> str:
+    """A two-phase application names no timeout when it starts."""
+    if found.timeout_ms == TWO_PHASE_TIMEOUT_MS:
+        return ""
+    return (
+        " The next start of its application is refused too (INVALID_TRANSACTION_TIMEOUT) while it asks for more than "
+        "the maximum: lower its transaction.timeout.ms, or raise the maximum"
+    )
+
+
+def is_too_long(problem: Problem | None) -> bool:
+    """Whether a coordinator has refused the timeout."""
+    return problem is not None and problem.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 def _partitions(found: DescribedTransaction) -> str:

@@ -104,6 +104,11 @@ def rehearse_abort(origin: Origin, place: PartitionOffset) -> str:
     return f"{_abort(origin, place)} --dry-run"
 
 
+def abort_marker(origin: Origin, place: PartitionOffset) -> str:
+    """The command that writes the ABORT marker, for a person who knows more than the command."""
+    return _abort(origin, place)
+
+
 def with_command(origin: Origin, event: IncidentEvent, owner: DescribedTransaction | None = None) -> IncidentEvent:
     """The event of a finding of this process with its next command; `owner` is the id that has the producer id.
 

@@ -20,7 +20,7 @@ from txnwatch.state.model.incident import EndedBy, EndKind, GroupState, Incident
 from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.ownership import ADVICE_MEANS, FLINK, Certainty
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerEpoch, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Family, Reason, Verdict
 from txnwatch.state.telling.commands import has_fence, is_look
 from txnwatch.state.telling.hurt import held_text
@@ -163,9 +163,39 @@ def sooner(state: str, door: str, *, is_past_timeout: bool) -> str:
     )
 
 
+SOONER_OF_HEALTHY: Final = (
+    "It needs nothing. To end it sooner, fence its id, or restart its application: both abort it, consumers do not get "
+    "its data, and the application must start again."
+)
+SOONER_OF_TWO_PHASE: Final = (
+    "Only its client ends it: the application, or what coordinates its two-phase commit, has to commit or abort it. If "
+    "this never happens, a fence of its id aborts it, also if it is prepared: then its data is lost."
+)
+SOONER_OF_FLINK: Final = (
+    "To end it, resume the job: that commits it. A fence of its id ends it too, and loses the data of its checkpoint."
+)
+MAY_BE_PREPARED: Final = "It is a two-phase transaction: if its client has prepared it, nobody can commit it any more"
+
+
+def after_a_commit(before: ProducerEpoch, committed_at: str, now: ProducerEpoch | None) -> str:
+    """What to know of a transaction of a Flink job whose id has committed one before, under a lower epoch.
+
+    A checkpoint has a producer id and an epoch. Who resumes it for a transaction that is committed already is fenced.
+    """
+    return (
+        f"Its transaction under epoch {before} was committed at {committed_at}. If the job was fenced when it resumed, "
+        "its checkpoint has that one: do not resume it again, because nothing of it is missing. Then nobody will "
+        f"commit epoch {now}: it ends at its timeout, or sooner by a fence of its id. If the job runs, it may still "
+        "commit it."
+    )
+
+
 def markers_again(door: str) -> str:
     """What makes a coordinator write missing markers; `door` is what helps if nothing else does."""
-    return f"If its partitions have leaders and it still waits: {door}; then all markers are sent again."
+    return (
+        f"If its partitions have leaders and enough in-sync replicas, and it still waits: {door}; then all markers are "
+        "sent again."
+    )
 
 
 def _sooner(event: IncidentEvent) -> str:
@@ -206,7 +236,7 @@ VERDICT_WORDS: Final = {
         _why_stuck,
         lambda _: "Its outcome was decided, and markers or the last record of its coordinator were missing.",
         "Write no marker: its coordinator repeats those that are missing.",
-        "Look which partitions it waits for, and bring their leaders back: then the coordinator writes the markers.",
+        "Look which partitions it waits for, and bring their leaders and replicas back: then its markers are written.",
         lambda event: markers_again(_door(event)),
     ),
     Verdict.LATE: VerdictWords(

@@ -115,6 +115,18 @@ def _settings_in(answer: Any) -> Settings:
     return Settings({config.name: config.value for config in result.configs if config.value is not None})
 
 
+# The longest timeout that a broker allows.
+
+LONGEST_TIMEOUT = "transaction.max.timeout.ms"
+
+
+def longest_timeout(cluster: Cluster, node: BrokerId) -> DurationMs | Problem:
+    """LONGEST_TIMEOUT of a broker, or why it is not known."""
+    found = settings_of(cluster, [node], [LONGEST_TIMEOUT])[node]
+    text = found.values.get(LONGEST_TIMEOUT, "")
+    return DurationMs(int(text)) if text.isdecimal() else found.problem or Problem("it does not return it")
+
+
 # How often coordinators look for expired transactions.
 
 SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"

@@ -59,7 +59,7 @@ from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster,
 from txnwatch.streaming.client.connection import Connection, problem_of, the_one
 from txnwatch.streaming.client.hidden_topics import NOT_SHOWN
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
-from txnwatch.streaming.log.coordinator_log import LogRecord, log_of, read_records
+from txnwatch.streaming.log.coordinator_log import LogRecord, log_of, read_records_anywhere
 from txnwatch.streaming.log.lookups import SpanHistoryReader, closing_marker
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
@@ -391,14 +391,17 @@ def described_with_log(cluster: Cluster, transactional_id: str) -> DescribedWith
     found: list[LogRecord] = []
     problem: str | None = None
     for _ in range(_TRIES):
-        found, problem = read_records(cluster, transactional_id)
+        found, problem = read_records_anywhere(cluster, transactional_id)
         if problem is None and not found:
             problem = f"{TRANSACTION_STATE_TOPIC} has no record of this id"
         again = admin.describe_transactions([transactional_id])[transactional_id]
         if again == described or isinstance(again, NotDescribed):
             break
         described = _known(again)  # its state changed while the log was read
-    return DescribedWithLog(described, found, problem, log_of(cluster, transactional_id))
+    log = log_of(cluster, transactional_id)
+    if log is not None and found and found[-1].partition is not None:
+        log = log_numbered(found[-1].partition)  # the log may have had another number of partitions
+    return DescribedWithLog(described, found, problem, log)
 
 
 def _known(described: TransactionDescription) -> DescribedTransaction:

@@ -26,6 +26,7 @@ from kafka.protocol.producer import EndTxnRequest, WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CensusTaken
+from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.ports import ListedOffset, TransactionListing
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
@@ -40,7 +41,14 @@ from txnwatch.state.model.values import (
     lease_groups,
 )
 from txnwatch.streaming.admin.groups import GroupRights, group_rights
-from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, TopicSetting, settings_of, topic_settings
+from txnwatch.streaming.admin.kafka_settings import (
+    LONGEST_TIMEOUT,
+    SCAN_INTERVAL,
+    TopicSetting,
+    settings_of,
+    topic_settings,
+)
+from txnwatch.streaming.admin.replicas import read_replicas
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.checks.clock_bounds import SeenClocks, first_look, second_look
@@ -56,13 +64,14 @@ from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.log.hidden_participants import hidden_of
 from txnwatch.streaming.log.lookups import BatchList, list_extents, read_parts
+from txnwatch.streaming.log.moved_records import read_moved_names
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader
 
 SETTINGS = (
     "transaction.partition.verification.enable",
-    "transaction.max.timeout.ms",
+    LONGEST_TIMEOUT,
     SCAN_INTERVAL,
 )
 UNCLEAN = "unclean.leader.election.enable"
@@ -156,7 +165,7 @@ class Checkup:
 
     Attributes:
         cluster_operations, topic_operations: what the caller may do; None if unknown.
-        without_leader: partitions that have no leader.
+        replicas: those of all shown partitions.
         id_problems: why the list of transactional ids is incomplete; None if a broker is too old to list them.
         transactional_ids: those that the brokers listed.
         events_rights: the rights on the events topic, which need not exist; `events_writers` is who may write it.
@@ -167,13 +176,14 @@ class Checkup:
         elections: the setting UNCLEAN of each topic whose settings this user may read.
         hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
         has_unseen_log: whether no broker shows `__transaction_state`, although there is transactional data or an id.
+        moved_ids: those whose records are not in the partition of `__transaction_state` that their name has now.
         clocks: bounds on the clocks of the brokers and of the active controller.
     """
 
     brokers: dict[BrokerId, BrokerFacts]
     cluster_operations: Operations
     topic_operations: dict[str, Operations]
-    without_leader: tuple[TopicPartition, ...]
+    replicas: tuple[PartitionReplicas, ...]
     id_problems: tuple[Problem, ...] | None
     events_problem: Problem | None
     events_rights: TopicRights = field(default_factory=TopicRights)
@@ -185,6 +195,7 @@ class Checkup:
     hidden: dict[str, Problem] = field(default_factory=dict)
     has_unseen_log: bool = False
     transactional_ids: tuple[str, ...] = ()
+    moved_ids: tuple[str, ...] = ()
     clocks: SeenClocks = field(default_factory=SeenClocks)
 
 
@@ -197,12 +208,6 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
     known = cluster.refresh()
     looked = first_look(cluster)
     brokers = {node: broker_facts(cluster, node, str(endpoint)) for node, endpoint in sorted(known.brokers.items())}
-    without_leader = tuple(
-        TopicPartition(topic.name, number)
-        for topic in known.topics.values()
-        for number, info in topic.partitions.items()
-        if info.leader is None
-    )
     can_list = all(facts.versions.get(DescribeTransactionsRequest.name) is not None for facts in brokers.values())
     listing = ClusterAdmin(cluster).list_transactions([]) if can_list else None
     is_unused = TRANSACTION_STATE_TOPIC not in known.topics and not (listing is not None and listing.has_ids)
@@ -212,7 +217,7 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
         brokers=brokers,
         cluster_operations=cluster_operations(cluster),
         topic_operations=topic_operations(cluster),
-        without_leader=without_leader,
+        replicas=tuple(one for _, one in sorted(read_replicas(cluster, known.topics).items())),
         id_problems=None if listing is None else () if is_unused else listing.problems,
         events_problem=None if events_topic in known.topics else create_problem(cluster, events_topic),
         events_rights=_topic_rights(cluster, events_topic),
@@ -224,8 +229,16 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
         hidden=_hidden(cluster, listing) if listing is not None else {},
         has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
         transactional_ids=_ids(listing),
+        moved_ids=tuple(_moved_ids(cluster)),
         clocks=second_look(cluster, looked),
     )
+
+
+def _moved_ids(cluster: Cluster) -> list[str]:
+    try:
+        return read_moved_names(cluster)
+    except BrokerError:
+        return []
 
 
 def _topic_rights(cluster: Cluster, topic: str) -> TopicRights:

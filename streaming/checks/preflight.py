@@ -30,7 +30,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.text import Grantee, some
-from txnwatch.streaming.admin.kafka_settings import Settings, settings_of
+from txnwatch.streaming.admin.kafka_settings import LONGEST_TIMEOUT, Settings, settings_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import problem_of, the_one
@@ -248,7 +248,7 @@ def _why_no_api(cluster: Cluster) -> str | None:
 
 # The longest timeout that a transaction may have, by the settings of each broker.
 
-_LONGEST_TIMEOUT, _TWO_PHASE = "transaction.max.timeout.ms", "transaction.two.phase.commit.enable"
+_TWO_PHASE = "transaction.two.phase.commit.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,15 +268,15 @@ class BrokerTimeout:
 
 def broker_timeouts(cluster: Cluster) -> list[BrokerTimeout]:
     """The longest timeout of each broker."""
-    found = settings_of(cluster, cluster.known.brokers, [_LONGEST_TIMEOUT, _TWO_PHASE])
+    found = settings_of(cluster, cluster.known.brokers, [LONGEST_TIMEOUT, _TWO_PHASE])
     return [_timeout_of(node, settings) for node, settings in found.items()]
 
 
 def _timeout_of(node: BrokerId, settings: Settings) -> BrokerTimeout:
-    text = settings.values.get(_LONGEST_TIMEOUT, "")
+    text = settings.values.get(LONGEST_TIMEOUT, "")
     if not text.isdecimal():
         why = settings.problem or "it does not return it"
-        return BrokerTimeout(None, problem=f"broker {node} does not show {_LONGEST_TIMEOUT}: {why}")
+        return BrokerTimeout(None, problem=f"broker {node} does not show {LONGEST_TIMEOUT}: {why}")
     if settings.values.get(_TWO_PHASE) == "true":
         why = f"broker {node} has {_TWO_PHASE}=true: no timeout limits such a transaction"
         return BrokerTimeout(DurationMs(int(text)), is_unlimited=True, problem=why)

@@ -17,6 +17,7 @@ from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.values import DurationMs, Offset, TopicPartition
 from txnwatch.state.text import read_json
 from txnwatch.streaming.job.scratch import OwnDirectory
+from txnwatch.streaming.job.spark_conf import local_directory
 from txnwatch.streaming.source.offsets import SourceOffset, is_begun
 
 # Reads and locks a checkpoint without Spark: its last offset, and the process that uses it now.
@@ -26,13 +27,6 @@ _HOLDER = ".txnwatch-holder"  # a file of its own, because taking the lock empti
 _OFFSET_LINE = 2  # the lines before it have the version of Spark's log, and settings
 _NO_OFFSET = "expected an offset as JSON in the third line"
 _INCOMPLETE = "restore the whole checkpoint from a copy, or start with a new --checkpoint directory"
-
-
-def local_directory(checkpoint: str) -> Path | None:
-    """The checkpoint's directory if it is on this machine's file system, else None."""
-    if checkpoint.startswith("file:"):
-        return Path(checkpoint.removeprefix("file://").removeprefix("file:"))
-    return None if "://" in checkpoint else Path(checkpoint)
 
 
 def absolute(checkpoint: str) -> str:

@@ -34,8 +34,8 @@ from pyspark.sql import SparkSession
 from txnwatch.state.model.errors import CheckpointError, LeaseNotRenewedError
 from txnwatch.state.model.ports import Log
 from txnwatch.state.text import read_json
-from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.failures import Failure, failure_of, root_cause, text_of
+from txnwatch.streaming.job.spark_conf import local_directory
 from txnwatch.streaming.job.state_directory import JVM_ERRORS, file_system_of
 
 RENEWED_S, STALE_S = 5.0, 30.0

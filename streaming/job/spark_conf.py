@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text import NAMES_TO_HIDE
-from txnwatch.streaming.job.checkpoint import local_directory
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _NEEDED: Final = {
@@ -30,6 +29,13 @@ _NEEDED: Final = {
         "no value: a repeated micro-batch has to replace its files of state",
     ),
 }
+
+
+def local_directory(checkpoint: str) -> Path | None:
+    """The checkpoint's directory if it is on this machine's file system, else None."""
+    if checkpoint.startswith("file:"):
+        return Path(checkpoint.removeprefix("file://").removeprefix("file:"))
+    return None if "://" in checkpoint else Path(checkpoint)
 
 
 def conf_of(value: object) -> dict[str, str]:

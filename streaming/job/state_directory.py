@@ -28,9 +28,10 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.model.serializer import VERSION_BYTES, version_of
 from txnwatch.state.model.values import CoordinatorAccess
 from txnwatch.state.store.bucket_log import HEADS
-from txnwatch.streaming.job.checkpoint import check_files, last_cluster, local_directory, offset_in, reading
+from txnwatch.streaming.job.checkpoint import check_files, last_cluster, offset_in, reading
 from txnwatch.streaming.job.failures import may_pass, root_cause, text_of
 from txnwatch.streaming.job.operator import STATE_VARIABLES
+from txnwatch.streaming.job.spark_conf import local_directory
 from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, SourceOffset
 
 REPLACES = "txnwatch-replaces"  # an empty file: this state has replaced that of another version

@@ -162,6 +162,21 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
 
 
+def read_all_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
+    """The same from all partitions, by time: the log may have had another number of partitions before."""
+    cluster.refresh()
+    if not logs_of(cluster):
+        return [], f"{TRANSACTION_STATE_TOPIC}: {why_no_log(cluster)}"
+    found, problem = read_naming(cluster, transactional_id)
+    return [record for record in found if record.transactional_id == transactional_id], problem
+
+
+def read_records_anywhere(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
+    """The records of the id's partition; if it has none, those of all partitions."""
+    found, problem = read_records(cluster, transactional_id)
+    return (found, problem) if found or problem is not None else read_all_records(cluster, transactional_id)
+
+
 def read_naming(cluster: Cluster, name: str) -> tuple[list[LogRecord], str | None]:
     """Every record of the log whose bytes contain a name, for example of a topic; by time, and why some are missing."""
     problems: dict[TopicPartition, str] = {}

@@ -179,10 +179,10 @@ def test_the_partition_of_its_log_is_named_although_no_record_can_be_read(
 ) -> None:
     """Its number follows from the id: that of the record is the same."""
     producer = RawProducer(cluster, unique("app")).init()
-    records, _ = transactions.read_records(cluster, producer.transactional_id)
+    records, _ = transactions.read_records_anywhere(cluster, producer.transactional_id)
     place = f"Its coordinator is broker 1, the leader of {TRANSACTION_STATE_TOPIC}-{records[-1].partition}."
     assert place in tell(producer.transactional_id)
-    monkeypatch.setattr(transactions, "read_records", lambda *_: ([], "READ is missing"))
+    monkeypatch.setattr(transactions, "read_records_anywhere", lambda *_: ([], "READ is missing"))
     assert place in tell(producer.transactional_id, code=1)
 
 

@@ -41,7 +41,9 @@ def ask(kafka2: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Callable[.
 
 @pytest.mark.long
 def test_ids_whose_coordinators_partition_has_no_leader_are_not_silently_missing(
-    kafka2: EmbeddedKafka, ask: Callable[..., tuple[int, dict[str, Any]]]
+    kafka2: EmbeddedKafka,
+    ask: Callable[..., tuple[int, dict[str, Any]]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with contextlib.closing(connect(kafka2)) as cluster:
         (partition,) = create_topic(cluster, unique("named"), replicas=[[1]])
@@ -73,6 +75,9 @@ def test_ids_whose_coordinators_partition_has_no_leader_are_not_silently_missing
             assert {name: missing.get(of + name) for name in lost} == dict.fromkeys(
                 lost, "has no leader: its ids cannot be listed until one of its replicas is back: broker 2"
             )
+        for command in (("explain", there.transactional_id), ("fence", there.transactional_id, "--dry-run")):
+            assert main([*command, "--bootstrap-server", kafka2.bootstrap_servers]) == 1
+            assert "Bring broker 2 back: no other broker may lead it." in capsys.readouterr().err
 
         kafka2.start_broker(2)
         eventually(lambda: listed("list")[0] == listed(*describe)[0] == 0, FAILOVER_S, "everything to be listed")

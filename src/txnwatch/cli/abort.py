@@ -20,6 +20,7 @@ from typing import Any
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.events_access import add_publishing_flags, operator_name, publishing, topic_of
+from txnwatch.cli.explain_replicas import because_of
 from txnwatch.cli.explanation import incident_of_a_watcher
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -46,6 +47,7 @@ from txnwatch.state.telling.commands import Origin, fence_owner
 from txnwatch.state.telling.renderings import sentences
 from txnwatch.state.telling.statements import StatementKind, tell
 from txnwatch.state.text import cut
+from txnwatch.streaming.admin.replicas import blocked_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -59,8 +61,10 @@ Publishing = Callable[[], AbstractContextManager[OperatorsTopic]]
 
 
 @contextlib.contextmanager
-def _abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterator[tuple[ManualAbort, Publishing]]:
-    """Connects with the connection flags; also returns what opens the events topic."""
+def _abort_on_cluster(
+    parsed: argparse.Namespace, target: ManualTarget
+) -> Iterator[tuple[ManualAbort, Publishing, Callable[[], str]]]:
+    """Connects with the connection flags; also returns what opens the events topic, and what tells of its replicas."""
     options = options_of(parsed.bootstrap_server, parsed.command_config)
     events = topic_of(parsed)
     with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
@@ -74,7 +78,11 @@ def _abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Itera
             now_ms=wall_clock_ms,
             pause=lambda: time.sleep(_BETWEEN_READS_S),
         )
-        yield abort, partial(publishing, parsed, cluster, options, events, "abort")
+        yield (
+            abort,
+            partial(publishing, parsed, cluster, options, events, "abort"),
+            lambda: because_of(blocked_of(cluster, [target.partition])),
+        )
 
 
 def _search(
@@ -173,11 +181,15 @@ def run(parsed: argparse.Namespace) -> int:
         is_commit=parsed.result == "commit",
         may_lose=parsed.lose_acknowledged_data,
     )
-    with _abort_on_cluster(parsed, target) as (abort, publishing):
+    with _abort_on_cluster(parsed, target) as (abort, publishing, blocked):
         incident, evidence, confirmation = abort.find()
         decision = abort.decide(evidence, confirmation)
         if isinstance(decision, Refused):
             return _refused(parsed, abort.origin, incident, decision)
+        why = blocked()
+        if why:
+            _show(parsed, incident, "refused", f"nothing was written{why}")
+            return REFUSED
         loss = _LOSS_BY_COMMIT if target.is_commit else _loss(incident)
         if parsed.dry_run:
             _show(parsed, incident, "dry_run", f"would write the {parsed.result.upper()} marker: {loss}")

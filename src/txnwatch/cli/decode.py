@@ -10,7 +10,7 @@ incomplete. If nothing can be shown, the error has the place and the next step.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,8 +39,9 @@ from txnwatch.cli.output import CommandAnswer, LeftOut, NotChecked, write
 from txnwatch.state.model.errors import ConfigError, InputError, LaterVersionError, WireError
 from txnwatch.state.model.values import FIRST_OFFSET, TRANSACTION_STATE_TOPIC, Offset, TopicPartition
 from txnwatch.state.telling.commands import Origin, explain_partition
+from txnwatch.state.telling.moved_ids import last_text, moved_text
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import read_records, records_of
+from txnwatch.streaming.log.coordinator_log import LogRecord, read_all_records, records_of
 from txnwatch.streaming.log.log_files import (
     FileKind,
     GivenFile,
@@ -51,6 +52,7 @@ from txnwatch.streaming.log.log_files import (
     text_of,
 )
 from txnwatch.streaming.log.lookups import read_batches
+from txnwatch.streaming.log.moved_records import moved_of
 from txnwatch.streaming.wire.internal_topics import decode_key, decode_value
 from txnwatch.streaming.wire.primitives import END
 from txnwatch.streaming.wire.printed import FORMS, PrintedProblem, PrintedRecord, bytes_of, is_dump, printed_records
@@ -161,8 +163,10 @@ def _bytes(text: str | None, flag: str) -> bytes | None:
 
 def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     row_type: type = LogRow
+    notes: tuple[str, ...] = ()
     if parsed.transactional_id is not None:
-        found, problem = read_records(cluster, parsed.transactional_id)
+        found, problem = read_all_records(cluster, parsed.transactional_id)
+        notes = tuple(_of_the_log(cluster, parsed.transactional_id, found))
         rows: list[Any] = [record_row(record) for record in found[-parsed.count :]]
         what = TRANSACTION_STATE_TOPIC
     else:
@@ -170,7 +174,16 @@ def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer
         batches, problem = read_batches(cluster, partition, parsed.offset, parsed.count)
         rows, row_type, what = [batch_row(*batch) for batch in batches], BatchRow, str(partition)
     missing = () if problem is None else (NotChecked(what, problem),)
-    return CommandAnswer("decode", cluster.known.cluster_id, row_type, rows, missing)
+    return CommandAnswer("decode", cluster.known.cluster_id, row_type, rows, missing, notes=notes)
+
+
+def _of_the_log(cluster: Cluster, transactional_id: str, found: Sequence[LogRecord]) -> Iterator[str]:
+    """That the log has no record of an id, or that some are not in its partition."""
+    if not found:
+        yield f"no partition of {TRANSACTION_STATE_TOPIC} has a record of this id"
+    moved = moved_of(cluster, transactional_id, found)
+    if moved is not None:
+        yield f"{moved_text(moved)} {last_text(moved)}"
 
 
 _LARGEST_TEXT = 64 << 20

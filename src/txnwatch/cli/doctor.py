@@ -27,7 +27,9 @@ from txnwatch.cli.doctor_rows import (
     grant_line,
     http_rows,
     internal_right,
+    moved_rows,
     owner_rows,
+    partition_rows,
     push_rows,
     topic_rights,
     topics_line,
@@ -61,8 +63,8 @@ from txnwatch.streaming.checks.checkup import UNCLEAN, BrokerFacts, Checkup, che
 from txnwatch.streaming.checks.preflight import ALTER, AUTO, DESCRIBE, DESCRIBE_CONFIGS, READ
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
-from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.jvm import java
+from txnwatch.streaming.job.spark_conf import local_directory
 from txnwatch.streaming.source.options import SourceOptions
 
 # The diagnosis of a check-up: one row for each check, with the exact fix of a problem. Pure: no I/O, no clock.
@@ -77,7 +79,8 @@ def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
     return [
         *_brokers(found),
         *_transaction_version(found, caller),
-        *_leaders(found),
+        *partition_rows(found.replicas),
+        *moved_rows(found.moved_ids),
         *_ids(found, caller),
         *topic_rights(found, caller),
         *_cluster(found, caller),
@@ -135,13 +138,6 @@ def _transaction_version(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         detail += ". The fix is for later: it changes the whole cluster, and ends nothing that is open now"
         fix = caller.grantee.admin_line("kafka-features.sh", "upgrade", "--feature", "transaction.version=2")
         yield CheckRow("version", "cluster", Health.WARNING, detail, "-", fix)
-
-
-def _leaders(found: Checkup) -> Iterator[CheckRow]:
-    for partition in found.without_leader:
-        yield CheckRow(
-            "leader", str(partition), Health.WARNING, "no leader: nothing about this partition can be read", "all", None
-        )
 
 
 def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:

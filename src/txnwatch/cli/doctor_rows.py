@@ -1,4 +1,4 @@
-"""The rows of `txnwatch doctor`: rights on topics, traffic, targets of the push, the HTTP port, and owners of ids."""
+"""The rows of `txnwatch doctor`: rights on topics, traffic, the push, the HTTP port, owners of ids, and replicas."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget, read_push_fi
 from txnwatch.push.sender import STOPPED, Journal, journal_name
 from txnwatch.state.model.errors import ConfigError, SinkError
 from txnwatch.state.model.ownership import Subject
+from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.values import (
     INTERNAL_TOPICS,
     TRANSACTION_STATE_TOPIC,
@@ -28,7 +29,9 @@ from txnwatch.state.model.values import (
     ErrorCode,
     TimestampMs,
 )
-from txnwatch.state.text import Grantee, some
+from txnwatch.state.telling.moved_ids import MOVED_FIX, moved_warning
+from txnwatch.state.telling.replica_words import BLOCKED_MEANS, LAST_MEANS, repair_step, replicas_text
+from txnwatch.state.text import Grantee, grouped, some, some_names
 from txnwatch.streaming.checks.checkup import (
     CensusBytes,
     Checkup,
@@ -514,3 +517,30 @@ def http_rows(parsed: argparse.Namespace) -> Iterator[CheckRow]:
     detail = "no users: whoever reaches this address reads the names of topics, ids and groups on the page"
     fix = "set basic_auth_users in --http-web-config-file (docs/hardening.md), or --http-host 127.0.0.1"
     yield CheckRow("http", where, Health.WARNING, detail, _NEEDED_BY, fix)
+
+
+# Partitions without a leader, and those with too few in-sync replicas. Pure: no I/O, no clock.
+
+_PARTITIONS_NAMED: Final = 5
+
+
+def partition_rows(replicas: Iterable[PartitionReplicas]) -> Iterator[CheckRow]:
+    """One row for all partitions of which the same is to be said and to be done."""
+    found = [one for one in replicas if one.is_blocked or one.is_last]
+    for (check, detail, fix), names in grouped((str(one.partition), _said_of(one)) for one in found).items():
+        yield CheckRow(check, some(names, _PARTITIONS_NAMED), Health.WARNING, detail, "all", fix)
+
+
+def _said_of(one: PartitionReplicas) -> tuple[str, str, str]:
+    """The check, its result, and what to do."""
+    text, fix = replicas_text(one), repair_step([one])
+    if one.leader is None:
+        return "leader", f"{text}: nothing about this partition can be read", fix
+    return "replicas", f"{text}: {BLOCKED_MEANS if one.is_short else LAST_MEANS}", fix
+
+
+def moved_rows(moved_ids: Sequence[str]) -> Iterator[CheckRow]:
+    """One row if the number of partitions of the coordinators' log was changed."""
+    if moved_ids:
+        detail = moved_warning(some_names(moved_ids, _NAMED), len(moved_ids))
+        yield CheckRow("log", TRANSACTION_STATE_TOPIC, Health.WARNING, detail, "all", MOVED_FIX)

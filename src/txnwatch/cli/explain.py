@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -17,6 +17,7 @@ from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
 from txnwatch.cli.explain_connect import with_connect
+from txnwatch.cli.explain_moved import with_moved
 from txnwatch.cli.explain_names import (
     NO_FINDING,
     of_former_id,
@@ -26,8 +27,9 @@ from txnwatch.cli.explain_names import (
     with_waiting_groups,
 )
 from txnwatch.cli.explain_positions import nature_lines
+from txnwatch.cli.explain_replicas import because_of, with_replicas
 from txnwatch.cli.explain_words import with_word
-from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in
+from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition, of_span, open_in
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -42,7 +44,7 @@ from txnwatch.cli.one_shot import (
     kafka_text,
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
-from txnwatch.cli.past_ids import OwnerEnds, nobody_has, owner_of
+from txnwatch.cli.past_ids import OwnerEnds, advice_text, nobody_has, owner_of
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd, ended_with, ends_on
 from txnwatch.state.evidence.read_committed import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
 from txnwatch.state.evidence.screening import Search
@@ -59,9 +61,10 @@ from txnwatch.state.model.transaction import (
 from txnwatch.state.model.values import PartitionOffset, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
 from txnwatch.state.telling.commands import explain_id, explain_partition
-from txnwatch.state.telling.statements import StatementKind, Told
+from txnwatch.state.telling.statements import SOONER_OF_FLINK, StatementKind, Told
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.replicas import blocked_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -138,7 +141,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         explained = _of_partition(question, partition)
     else:
         explained = _of_name(question, parsed)
-    explained = with_owner(explained, question.origin.owners, partition)
+    explained = with_owner(explained, question.origin.owners, partition, partial(_advise, question, explained))
     return CommandAnswer(
         command="explain",
         cluster_id=cluster.known.cluster_id,
@@ -195,7 +198,8 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
         reading = found.readings[partition]
         problem = reading.problem or ("no last stable offset" if reading.last_stable_offset is None else None)
         if problem is not None:
-            raise BrokerError(f"{partition}: {problem}: its owner cannot be determined")
+            why = because_of(blocked_of(question.cluster, [partition]))
+            raise BrokerError(f"{partition}: {problem}: its owner cannot be determined{why}")
         explained = of_partition(question.origin, partition, found, wall_clock_ms())
         if explained.state != "unreplicated":
             break
@@ -208,8 +212,11 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
         explained = replace(
             explained, text=(*explained.text, *nature_lines(question, partition, found.readings[partition]))
         )
+    explained = with_moved(question, explained, next((span.start for span in open_in(found)), None))
     explained = with_waiting_groups(question, partition, explained)
     explained = with_connect(question, partition.topic, explained)
+    if explained.state != ALL_CLEAR:
+        explained = with_replicas(question.cluster, explained, [partition])
     return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))
 
 
@@ -378,17 +385,25 @@ def _who(end: PastEnd | None) -> str:
 # Whom to call, what has made the transactional id, and what to know before it is ended: the same for every target.
 
 
-def with_owner(explained: Explanation, owners: OwnerLookup, partition: TopicPartition | None = None) -> Explanation:
-    """The explanation with the owners; `partition` is the target, if it is one.
+def with_owner(
+    explained: Explanation,
+    owners: OwnerLookup,
+    partition: TopicPartition | None = None,
+    advise: Callable[[Advice], str] = ADVICE_MEANS.__getitem__,
+) -> Explanation:
+    """The explanation with the owners; `partition` is the target, if it is one. `advise` has the text of an advice.
 
-    An advice removes the steps that end the transaction: `explain` must not suggest what loses data.
+    An advice removes the commands that end the transaction: `explain` must not suggest what loses data.
     """
     named = owners.of(_subject(explained, partition))
     advice = _advice(explained, named.application)
+    text = advise(advice) if advice is not None else None
     is_held_back, told = advice is not None and explained.state != Verdict.HANGING, explained.told
-    if advice is not None:
-        kept = (one for one in told if not is_held_back or one.kind is not StatementKind.NEXT)
-        told = (Told(StatementKind.SAFE, ADVICE_MEANS[advice]), *kept)
+    if text is not None:
+        kept = [one for one in told if not is_held_back or one.kind is not StatementKind.NEXT or one.command is None]
+        has_step = any(one.kind is StatementKind.NEXT for one in kept)
+        step = [Told(StatementKind.NEXT, SOONER_OF_FLINK)] if text in ADVICE_MEANS.values() and not has_step else []
+        told = (Told(StatementKind.SAFE, text), *kept, *step)
     return replace(
         explained,
         owner=named.owner.team if named.owner is not None else None,
@@ -396,8 +411,18 @@ def with_owner(explained: Explanation, owners: OwnerLookup, partition: TopicPart
         application=named.application.text if named.application is not None else None,
         next=None if is_held_back else explained.next,
         told=told,
-        text=(*explained.text, *_lines(explained, named, advice), *_groups(explained, owners)),
+        text=(*explained.text, *_lines(explained, named, text), *_groups(explained, owners)),
     )
+
+
+def _advise(question: Question, explained: Explanation, advice: Advice) -> str:
+    """The text of an advice; the log may show that it does not help."""
+    name = explained.transactional_id
+    if name is not None and explained.state != Verdict.HANGING:
+        now = _described_now(question, name)
+        if isinstance(now, DescribedTransaction):
+            return advice_text(question.cluster, advice, now)
+    return ADVICE_MEANS[advice]
 
 
 def _subject(explained: Explanation, partition: TopicPartition | None) -> Subject:
@@ -419,13 +444,13 @@ def _advice(explained: Explanation, application: IdMaker | None) -> Advice | Non
     return advice_about(application) if is_undecided else None
 
 
-def _lines(explained: Explanation, named: Named, advice: Advice | None) -> Iterator[str]:
+def _lines(explained: Explanation, named: Named, advice: str | None) -> Iterator[str]:
     if named.owner is not None:
         yield f"Call {_whom_to_call(named.owner)}: found by the {named.owner.found_by.replace('_', ' ')}."
     if named.application is not None:
         yield f"Transactional id {quoted(explained.transactional_id or '')}: {named.application.text}."
     if advice is not None:
-        yield ADVICE_MEANS[advice]
+        yield advice
 
 
 def _whom_to_call(owner: OwningTeam) -> str:

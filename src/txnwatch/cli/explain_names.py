@@ -19,7 +19,9 @@ from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
 from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers, with_connect
 from txnwatch.cli.explain_contention import with_contention
+from txnwatch.cli.explain_moved import MOVED, with_moved
 from txnwatch.cli.explain_positions import position_lines, positions_of
+from txnwatch.cli.explain_replicas import because_of, log_blocked, with_replicas
 from txnwatch.cli.explain_words import ERROR_WORD, of_word, with_word
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
@@ -53,13 +55,21 @@ from txnwatch.state.model.transaction import (
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition, is_foreign
 from txnwatch.state.telling.commands import explain_id
 from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, waiting_lines, waiting_means
+from txnwatch.state.telling.moved_ids import WILL_BE_LOST, MovedId, last_text, moved_text
 from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, GroupPositions, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
-from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_naming, read_records, read_views
+from txnwatch.streaming.log.coordinator_log import (
+    LogRecord,
+    history_of,
+    read_naming,
+    read_records_anywhere,
+    read_views,
+)
 from txnwatch.streaming.log.hidden_participants import hidden_of
+from txnwatch.streaming.log.moved_records import moved_of
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 EXPIRED = "expired"
@@ -77,7 +87,10 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
         BrokerError: the coordinator did not answer, or does not know the id.
     """
     cluster, missing, foreign_topics = question.cluster, question.missing, question.searcher.foreign_topics
-    known = described_with_log(cluster, transactional_id)
+    try:
+        known = described_with_log(cluster, transactional_id)
+    except BrokerError as exc:
+        raise BrokerError(f"{exc}{because_of(log_blocked(cluster, transactional_id))}") from exc
     described, history = known.described, history_of(known.records)
     past = past_ends(history)
     if known.problem is not None:
@@ -106,6 +119,11 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     explained = with_contention(explained, contention_of(history, past), wall_clock_ms())
     explained = with_strays(question, explained, anywhere)
     explained = with_groups_behind(question, explained, ids, seen)
+    if described.is_live:
+        explained = with_replicas(cluster, explained)
+    moved = moved_of(cluster, transactional_id, known.records)
+    if moved is not None:
+        explained = replace(explained, text=(*explained.text, moved_text(moved), WILL_BE_LOST))
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
 
 
@@ -126,20 +144,21 @@ def _without_foreign(question: Question, held: set[TopicPartition]) -> set[Topic
 
 def of_former_id(question: Question, transactional_id: str) -> Explanation | None:
     """Explains an id that its coordinator does not know; None if the log does not name it either."""
-    records, problem = read_records(question.cluster, transactional_id)
+    records, problem = read_records_anywhere(question.cluster, transactional_id)
     if problem is not None:
         question.missing["the coordinators' log"] = problem
     if not records:
         return None
+    moved = moved_of(question.cluster, transactional_id, records)
     last = next((record for record in reversed(records) if record.value is not None), None)
     ends = past_ends(history_of(records))
     explained = Explanation(
         target=transactional_id,
-        state=EXPIRED,
+        state=EXPIRED if moved is None else MOVED,
         transactional_id=transactional_id,
         producer_id=last.value.producer_id if last is not None and last.value is not None else None,
         since_ms=records[-1].timestamp_ms,
-        text=(_gone(transactional_id, records), *map(end_text, ends[-1:])),
+        text=(_gone(transactional_id, records, moved), *map(end_text, ends[-1:])),
     )
     if last is None or last.value is None:
         return explained
@@ -148,6 +167,7 @@ def of_former_id(question: Question, transactional_id: str) -> Explanation | Non
     again = "" if anywhere.strays else " Its application may start again at any time."
     had = f"It had producer id {' and '.join(map(str, sorted(producer_ids_of(records))))}.{again}"
     explained = with_strays(question, replace(explained, text=(*explained.text, had)), anywhere)
+    explained = with_moved(question, explained, next((span.start for span in anywhere.strays), None), moved)
     return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
 
 
@@ -161,9 +181,11 @@ def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
     return {one for record in records if record.value is not None for one in record.value.participants}
 
 
-def _gone(transactional_id: str, records: list[LogRecord]) -> str:
+def _gone(transactional_id: str, records: list[LogRecord], moved: MovedId | None) -> str:
     tombstone = tombstone_of(records)
     gone = f"{cut(transactional_id)}: no coordinator has this transactional id any more"
+    if moved is not None:
+        return f"{gone}, but it has not expired. {moved_text(moved)} {last_text(moved)}"
     if tombstone is None:
         return f"{gone}; its last record is at {place_of(records[-1])}."
     return f"{gone}: it has expired (transactional.id.expiration.ms). Its tombstone is at {place_of(tombstone)}."
@@ -182,7 +204,9 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
     question.missing.update({f"transactional ids of producer id {text}": str(why) for why in listing.problems})
     names = [row.transactional_id for row in listing.transactions if row.producer_id == producer_id]
     if names:
-        explained = of_known_id(question, names[0])
+        now = ClusterAdmin(question.cluster).describe_transactions([names[0]])[names[0]]
+        former = of_former_id(question, names[0]) if isinstance(now, UnknownTransactionalId) else None
+        explained = former or of_known_id(question, names[0])
         head = f"{text} is the producer id of transactional id {quoted(names[0])}."
         return replace(explained, target=text, text=(head, *explained.text))
     owner = former_owner(question.cluster, producer_id)
@@ -256,7 +280,8 @@ def of_name(question: Question, name: str, now: TransactionDescription) -> Expla
             question.missing[f"transactional id {cut(name)}"] = str(now.problem)
         return meant
     if isinstance(now, NotDescribed):
-        raise BrokerError(f"transactional id {cut(name)}: {now.problem}")
+        why = because_of(log_blocked(question.cluster, name))
+        raise BrokerError(f"transactional id {cut(name)}: {now.problem}{why}")
     unread = "".join(f"; {what} could not be read: {why}" for what, why in missing.items())
     raise BrokerError(_nothing(question, name) + unread)
 

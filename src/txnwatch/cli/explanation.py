@@ -43,13 +43,22 @@ from txnwatch.state.telling.commands import (
 )
 from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
 from txnwatch.state.telling.renderings import first_command, lines, once_looked, sentences
-from txnwatch.state.telling.statements import StatementKind, Told, markers_again, sooner, tell
+from txnwatch.state.telling.statements import (
+    SOONER_OF_HEALTHY,
+    SOONER_OF_TWO_PHASE,
+    StatementKind,
+    Told,
+    markers_again,
+    sooner,
+    tell,
+)
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 # What holds a partition.
 
-YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
+ENDS_BY_ITSELF = "It ends by itself:"
+YES, _NO, NOT_KNOWN = "yes", "no", "unknown"
 OPEN, ALL_CLEAR = "open", "all_clear"
 NO_GROUPS = GroupsAround()
 
@@ -79,8 +88,8 @@ class Explanation:
     """The answer, as fields and as text.
 
     Attributes:
-        state: `all_clear`, `idle`, `contended`, `open`, `unreplicated`, `unproven`, or a verdict; `error_word` and
-            `not_checked` for a target that has no transaction to look at.
+        state: `all_clear`, `idle`, `contended`, `open`, `unreplicated`, `unproven`, `expired`, `moved`, `superseded`,
+            or a verdict; `error_word` and `not_checked` for a target that has no transaction to look at.
         ends_by_itself: `yes`, `no`, `unknown`; None if no transaction is open.
         ends_by_ms: the latest time of its end; None if unknown.
         transaction_state: the state of the transactional id at its coordinator; None if it is not known.
@@ -138,7 +147,7 @@ def end_of(
 ) -> Ending:
     """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
     end = expected_end(described, proven, policy, now_ms)
-    by_itself = _NOT_KNOWN if end.ends_by_itself is None else YES if end.ends_by_itself else _NO
+    by_itself = NOT_KNOWN if end.ends_by_itself is None else YES if end.ends_by_itself else _NO
     by_ms = end.last_ms if end.ends_by_itself else None
     return Ending(proven or OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
 
@@ -162,7 +171,7 @@ def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: Time
             )
         case EndsBy.TIMEOUT:
             return (
-                f"It ends by itself: if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
+                f"{ENDS_BY_ITSELF} if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
                 f"and {utc(last_ms)} (timeout {duration(described.timeout_ms)}, then the next scan)."
             )
 
@@ -218,7 +227,7 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
             f"{partition}: no transaction is open, but read_committed consumers {stop}.",
             "The last marker is written, but not yet on all in-sync replicas: check the replicas of this partition.",
         ]
-    ends = None if hidden == 0 else _NOT_KNOWN
+    ends = None if hidden == 0 else NOT_KNOWN
     return Explanation(str(partition), state, hidden_records=hidden, ends_by_itself=ends, text=tuple(text))
 
 
@@ -238,7 +247,7 @@ def of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: Timestam
     )
     state = "unproven"
     name = str(span.partition)
-    return Explanation(name, state, producer_id=span.producer_id, ends_by_itself=_NOT_KNOWN, text=text)
+    return Explanation(name, state, producer_id=span.producer_id, ends_by_itself=NOT_KNOWN, text=text)
 
 
 def _is_same(one: SpanCandidate, other: SpanCandidate) -> bool:
@@ -479,19 +488,21 @@ def _live_id(
 
 
 def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Iterator[Told]:
-    """What ends a transaction that is late, stuck or old; nothing for one that ends by itself, or by its client alone.
+    """What ends a transaction before it ends by itself, and what that costs; a command unless its client prepared it.
 
     A fence would abort a prepared two-phase transaction, which its client may want to commit.
     """
-    described, is_usual = known.described, end.state == OPEN and end.by_itself == YES
-    if is_usual or is_two_phase(described):
-        return
+    described = known.described
     door, identity = last_door(known.log, described.coordinator), identity_of(described)
-    if described.state.is_prepare:
-        yield Told(StatementKind.NEXT, markers_again(door))
+    if is_two_phase(described):
+        yield Told(StatementKind.NEXT, SOONER_OF_TWO_PHASE)
+    elif described.state.is_prepare:
+        if end.state != OPEN or end.by_itself != YES:
+            yield Told(StatementKind.NEXT, markers_again(door))
     elif identity is not None:
         is_late = any(rule.verdict == end.state and rule.is_past_timeout for rule in VERDICTS)
-        text = sooner(str(described.state), door, is_past_timeout=is_late)
+        is_healthy = end.state == OPEN and end.by_itself == YES
+        text = SOONER_OF_HEALTHY if is_healthy else sooner(str(described.state), door, is_past_timeout=is_late)
         yield Told(StatementKind.NEXT, text, fence(origin, described.transactional_id, identity))
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.events_access import add_publishing_flags, operator_name, publishing, topic_of
+from txnwatch.cli.explain_replicas import because_of, log_blocked
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_output_flags,
@@ -29,9 +30,11 @@ from txnwatch.cli.one_shot import (
     options_of,
 )
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, Name, write
+from txnwatch.cli.past_ids import advice_text
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (
+    SHOW_MAXIMUM,
     FenceNext,
     FenceStep,
     ProducerIdentity,
@@ -44,14 +47,17 @@ from txnwatch.state.abort.fencing import (
     is_as_named,
     is_fenced,
     is_over,
+    is_too_long,
     last_door,
     next_step,
+    timeout_means,
+    timeouts_to_name,
     why_not,
 )
 from txnwatch.state.incidents.event_builder import advice_about
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import updated
-from txnwatch.state.model.ownership import ADVICE_MEANS, Subject
+from txnwatch.state.model.ownership import Advice, Subject
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
@@ -61,6 +67,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import (
     BrokerId,
+    DurationMs,
     ErrorCode,
     Problem,
     ProducerEpoch,
@@ -68,8 +75,12 @@ from txnwatch.state.model.values import (
     SpanStart,
     TopicPartition,
 )
+from txnwatch.state.model.verdicts import is_two_phase
 from txnwatch.state.telling.commands import Origin, explain_id
+from txnwatch.state.telling.statements import MAY_BE_PREPARED
 from txnwatch.state.text import cut, quoted
+from txnwatch.streaming.admin.kafka_settings import longest_timeout
+from txnwatch.streaming.admin.replicas import blocked_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -145,12 +156,14 @@ def run(parsed: argparse.Namespace) -> int:
             ended: Ended | None = Ended("fenced_before", CLEAN, f"{why_not(found)}: nothing was sent")
             of_it = "unknown", parsed.producer_id, parsed.producer_epoch
         else:
-            ended = _without_a_fence(parsed, fence, found)
+            effect = fence.effect(found)
+            ended = _without_a_fence(parsed, fence, found, effect)
             of_it = str(found.state), found.producer_id, found.producer_epoch
             if ended is None:
                 with publishing(parsed, cluster, options, events, "fence") as topic:
                     last = fence.tell_and_carry_out(found, origin_of(cluster, parsed), topic)
-                ended = Ended(*_RESULTS[last.step], last.why)
+                why = f"{last.why}: {effect}" if last.step is FenceStep.DONE else last.why
+                ended = Ended(*_RESULTS[last.step], why)
         assert ended is not None
         row = FencedRow(found.transactional_id, found.coordinator, *of_it, ended.result, ended.detail)
         write(CommandAnswer("fence", cluster.known.cluster_id, FencedRow, [row]), parsed.format, is_wide=parsed.wide)
@@ -165,7 +178,9 @@ class Ended(NamedTuple):
     detail: str
 
 
-def _without_a_fence(parsed: argparse.Namespace, fence: Fence, found: DescribedTransaction) -> Ended | None:
+def _without_a_fence(
+    parsed: argparse.Namespace, fence: Fence, found: DescribedTransaction, effect: str
+) -> Ended | None:
     """How the command ends without a request; None if InitProducerId is sent."""
     before = identity_of(found)
     assert before is not None  # see Fence.look
@@ -174,17 +189,14 @@ def _without_a_fence(parsed: argparse.Namespace, fence: Fence, found: DescribedT
     if not is_as_named(found, parsed.producer_epoch):
         expected = f"expected epoch {parsed.producer_epoch} or a higher one, found {before}"
         return Ended("refused", REFUSED, f"{expected}: nothing was sent")
-    if fence.is_unneeded():
-        return _UNNEEDED
-    effect = consequence(found)
+    useless = fence.useless()
+    if useless is not None:
+        return useless
     if parsed.dry_run:
         return Ended("dry_run", CLEAN, f"would send InitProducerId: {effect}")
     if not parsed.yes and not confirmed(what_it_ends(found, before, effect), "Fence it?"):
         return Ended("refused", REFUSED, "not confirmed: nothing was sent")
-    return _UNNEEDED if fence.is_unneeded() else None  # the operator may have waited
-
-
-_UNNEEDED = Ended("refused", REFUSED, "the transaction that hung has ended: no fence is needed, and nothing was sent")
+    return fence.useless()  # the operator may have waited
 
 
 class Fence:
@@ -208,17 +220,32 @@ class Fence:
         if isinstance(found, UnknownTransactionalId) and self._data is not None:
             return found
         if why is not None:
-            error = BrokerError if isinstance(found, NotDescribed) else TxnwatchError
-            raise error(f"transactional id {quoted(self._id)}: {why}")
+            if isinstance(found, NotDescribed):
+                blocked = because_of(log_blocked(self._cluster, self._id))
+                raise BrokerError(f"transactional id {quoted(self._id)}: {why}{blocked}")
+            raise TxnwatchError(f"transactional id {quoted(self._id)}: {why}")
         assert isinstance(found, DescribedTransaction)
         return found
 
-    def is_unneeded(self) -> bool:
-        """Whether the transaction for which the id is fenced is no longer open.
+    def effect(self, found: DescribedTransaction) -> str:
+        """What the fence does to the id and to its application, and what to know before."""
+        longest = longest_timeout(self._cluster, found.coordinator)
+        return effect_of(found, longest, lambda advice: advice_text(self._cluster, advice, found))
+
+    def useless(self) -> Ended | None:
+        """How the command ends if nothing is worth sending; None if InitProducerId may be sent.
 
         Raises:
-            BrokerError: its partition could not be read.
+            BrokerError: the partition of the hang could not be read.
         """
+        if self._is_unneeded():
+            detail = "the transaction that hung has ended: no fence is needed, and nothing was sent"
+            return Ended("refused", REFUSED, detail)
+        blocked = log_blocked(self._cluster, self._id)
+        return Ended("refused", REFUSED, f"nothing was sent{because_of(blocked)}") if blocked else None
+
+    def _is_unneeded(self) -> bool:
+        """Whether the transaction for which the id is fenced is no longer open."""
         if self._data is None:
             return False
         reading = self._admin.read_partitions([self._data.partition])[self._data.partition]
@@ -260,10 +287,11 @@ class Fence:
             now = self._described()
             step = next_step(before, now, is_sent=is_sent)
             if step.step is FenceStep.SEND and isinstance(now, DescribedTransaction):
-                problem = init_producer_id(self._cluster, self._id, now.timeout_ms, expected_in(now))
+                problem = self._send(now)
                 is_sent = True
                 if problem is not None and _is_final(problem):
-                    return FenceNext(FenceStep.REFUSE, f"its coordinator refuses InitProducerId: {problem}")
+                    advice = f"; {SHOW_MAXIMUM}" if is_too_long(problem) else ""
+                    return FenceNext(FenceStep.REFUSE, f"its coordinator refuses InitProducerId: {problem}{advice}")
                 continue
             if step.step in {FenceStep.DONE, FenceStep.REFUSE}:
                 return step
@@ -272,10 +300,20 @@ class Fence:
                 advice = f"see: {explain_id(origin, self._id)}"
                 # The first answer for an open transaction is always this one: its abort begins, so it is in Prepare*.
                 is_refused = problem is not None and problem.code == ErrorCode.CONCURRENT_TRANSACTIONS
-                if is_refused and isinstance(now, DescribedTransaction) and not now.state.is_prepare:
+                blocked = because_of(blocked_of(self._cluster, before.partitions))
+                if is_refused and isinstance(now, DescribedTransaction) and not now.state.is_prepare and not blocked:
                     advice = f"{last_door(log_of(self._cluster, self._id), now.coordinator)}; {advice}"
-                return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}")
+                return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}{blocked}")
             time.sleep(_PAUSE_S)
+
+    def _send(self, now: DescribedTransaction) -> Problem | None:
+        """The answer of its coordinator, to a timeout that it accepts if there is one."""
+        problem: Problem | None = None
+        for timeout_ms in timeouts_to_name(now, longest_timeout(self._cluster, now.coordinator)):
+            problem = init_producer_id(self._cluster, self._id, timeout_ms, expected_in(now))
+            if not is_too_long(problem):
+                break
+        return problem
 
     def _described(self) -> TransactionDescription:
         return self._admin.describe_transactions([self._id])[self._id]
@@ -286,14 +324,20 @@ def _is_final(problem: Problem) -> bool:
     return problem.code is not None and problem.code != ErrorCode.CONCURRENT_TRANSACTIONS
 
 
+def effect_of(found: DescribedTransaction, longest: DurationMs | Problem, advise: Callable[[Advice], str]) -> str:
+    """What a fence does, and what to know before; `longest` is the maximum of timeouts, `advise` has the text."""
+    said = [consequence(found), timeout_means(found, longest)]
+    if found.state is TransactionState.ONGOING:
+        topics = frozenset(partition.topic for partition in found.partitions)
+        advice = advice_about(taken_apart(Subject(found.transactional_id, topics=topics)))
+        said += [MAY_BE_PREPARED if is_two_phase(found) else None, advise(advice) if advice is not None else None]
+    return ". ".join(part.removesuffix(".") for part in said if part is not None)
+
+
 def what_it_ends(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> Iterator[str]:
     """The lines that are shown before the question."""
     yield f"transactional id {cut(found.transactional_id)}: {found.state}, {before}"
     yield f"fence: {effect}."
-    topics = frozenset(partition.topic for partition in found.partitions)
-    advice = advice_about(taken_apart(Subject(found.transactional_id, topics=topics)))
-    if advice is not None and found.state is TransactionState.ONGOING:
-        yield ADVICE_MEANS[advice]
 
 
 def _data(parsed: argparse.Namespace) -> SpanStart | None:

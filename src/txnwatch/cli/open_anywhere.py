@@ -149,7 +149,7 @@ def with_strays(question: Question, explained: Explanation, anywhere: OpenAnywhe
     return replace(why, target=explained.target, transactional_id=name, text=text, next=step)
 
 
-_QUIET = frozenset({"idle", "expired", "superseded"})
+_QUIET = frozenset({"idle", "contended", "expired", "moved", "superseded"})
 
 
 def _others(question: Question, spans: Collection[SpanCandidate], found: Search) -> list[str]:

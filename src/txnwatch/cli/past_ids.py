@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 from txnwatch.cli.output import utc
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
+from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId
+from txnwatch.state.telling.statements import after_a_commit
 from txnwatch.state.text import quoted
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_records, read_views
+from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_records_anywhere, read_views
 
 
 class FormerOwner(NamedTuple):
@@ -51,7 +53,7 @@ def former_owner(cluster: Cluster, producer_id: ProducerId) -> FormerOwner:
     if name is None:
         return FormerOwner(None, problem=problem)
     now = ClusterAdmin(cluster).describe_transactions([name])[name]
-    records, _ = read_records(cluster, name)
+    records, _ = read_records_anywhere(cluster, name)
     return FormerOwner(name, now, tombstone_of(records), problem)
 
 
@@ -102,5 +104,25 @@ def owner_of(cluster: Cluster, producer_id: ProducerId) -> OwnerEnds:
         name, _ = _name_in_log(cluster, producer_id)
     if name is None:
         return OwnerEnds(None)
-    records, _ = read_records(cluster, name)
+    records, _ = read_records_anywhere(cluster, name)
     return OwnerEnds(name, tuple(past_ends(history_of(records))))
+
+
+def last_commit(cluster: Cluster, described: DescribedTransaction) -> PastEnd | None:
+    """The last transaction under the producer id of an id, if it was committed under a lower epoch than it has now."""
+    records, _ = read_records_anywhere(cluster, described.transactional_id)
+    same = [one for one in records if one.value is not None and one.value.producer_id == described.producer_id]
+    ends = past_ends(history_of(same))
+    if not ends or not ends[-1].is_commit or described.producer_epoch is None:
+        return None
+    epoch = ends[-1].data_epoch
+    return ends[-1] if epoch is not None and epoch < described.producer_epoch else None
+
+
+def advice_text(cluster: Cluster, advice: Advice, described: DescribedTransaction) -> str:
+    """What to know before the open transaction of an id is ended."""
+    last = last_commit(cluster, described)
+    if last is None or last.data_epoch is None:
+        return ADVICE_MEANS[advice]
+    ended_ms = last.complete_ms if last.complete_ms is not None else last.decided.record_timestamp_ms
+    return after_a_commit(last.data_epoch, utc(ended_ms), described.producer_epoch)

@@ -10,6 +10,7 @@ from support.problems import a_problem
 from txnwatch.cli.doctor import diagnose
 from txnwatch.cli.doctor_rows import Caller, CheckRow, Health, fix_notes
 from txnwatch.state.model.clocks import Clock
+from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -38,7 +39,7 @@ GOOD = Checkup(
     brokers={1: BROKER},
     cluster_operations=ALL,
     topic_operations={"orders": ALL, TRANSACTION_STATE_TOPIC: ALL, EVENTS: ALL},
-    without_leader=(),
+    replicas=(),
     id_problems=(),
     events_problem=None,
     events_rights=TopicRights(ALL),
@@ -95,7 +96,11 @@ BAD = {
         Health.WARNING,
         "cluster",
     ),
-    "no leader": (replace(GOOD, without_leader=(TopicPartition("orders", 0),)), Health.WARNING, "orders-0"),
+    "no leader": (
+        replace(GOOD, replicas=(PartitionReplicas(TopicPartition("orders", 0), None, (1, 2), (2,)),)),
+        Health.WARNING,
+        "orders-0",
+    ),
     "ids": (replace(GOOD, id_problems=(DENIED,)), Health.MISSING, "Describe on all transactional ids"),
     "ids of an old broker": (replace(GOOD, id_problems=None), Health.WARNING, "Describe on all transactional ids"),
     "a topic": (topics(orders=frozenset({DESCRIBE})), Health.MISSING, "Read on topic orders"),

@@ -29,7 +29,7 @@ def checkup(
         brokers={},
         cluster_operations=None,
         topic_operations=operations or {},
-        without_leader=(),
+        replicas=(),
         id_problems=(),
         events_problem=None,
         group_rights=rights or GroupRights(),

@@ -8,14 +8,21 @@ import pytest
 
 from txnwatch.cli.explain import with_owner
 from txnwatch.cli.explanation import Explanation
-from txnwatch.cli.fence import what_it_ends
+from txnwatch.cli.fence import effect_of, what_it_ends
 from txnwatch.owners.owner_table import owners_of
-from txnwatch.state.abort.fencing import ProducerIdentity
+from txnwatch.state.abort.fencing import ProducerIdentity, consequence
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.state.telling.statements import StatementKind, Told
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
+from txnwatch.state.telling.statements import (
+    MAY_BE_PREPARED,
+    SOONER_OF_FLINK,
+    StatementKind,
+    Told,
+    after_a_commit,
+)
 
 ORDERS = TopicPartition("orders", 0)
 TABLE = owners_of(
@@ -61,8 +68,25 @@ def test_the_owner_is_in_the_fields_and_in_the_text() -> None:
 
 def test_a_transaction_of_flink_has_the_advice_and_no_command_that_ends_it() -> None:
     found = explained()
-    assert found.told == (ADVICE,)
+    assert found.told == (ADVICE, Told(StatementKind.NEXT, SOONER_OF_FLINK)), "how it ends, and what a fence costs"
     assert found.text[-1] == ADVICE.text
+    assert found.next is None
+
+
+def test_a_step_that_ends_nothing_stays() -> None:
+    """Replicas that are missing are missing to a job of Flink, too."""
+    repair = Told(StatementKind.NEXT, "Bring broker 2 back.")
+    found = explained(told=(repair,))
+    assert found.told == (ADVICE, repair)
+
+
+def test_a_job_whose_resume_was_fenced_is_not_told_to_resume() -> None:
+    text = after_a_commit(0, "2026-11-28 22:04:35.085Z", 1)
+    found = with_owner(Explanation(**FLINK), TABLE, advise=lambda _: text)
+    assert found.told == (Told(StatementKind.SAFE, text),)
+    assert found.text[-1] == text
+    assert "Its transaction under epoch 0 was committed at 2026-11-28 22:04:35.085Z." in text
+    assert "nobody will commit epoch 1" in text
     assert found.next is None
 
 
@@ -106,15 +130,27 @@ IN_OFFSETS = TopicPartition("__consumer_offsets", 1)
 
 
 @pytest.mark.parametrize(
-    ("state", "partitions", "after"),
-    [
-        (S.ONGOING, {ORDERS}, [ADVICE_MEANS[Advice.RESUME_FLINK_JOB]]),
-        (S.EMPTY, set(), []),
-        (S.ONGOING, {IN_OFFSETS}, []),
-    ],
+    ("state", "partitions", "is_said"),
+    [(S.ONGOING, {ORDERS}, True), (S.EMPTY, set(), False), (S.ONGOING, {IN_OFFSETS}, False)],
 )
-def test_a_fence_shows_the_advice_before_it_asks(state: S, partitions: set[TopicPartition], after: list[str]) -> None:
+def test_a_fence_shows_the_advice_before_it_asks(state: S, partitions: set[TopicPartition], *, is_said: bool) -> None:
     described = DescribedTransaction("dwh-4-1187", 1, state, 1000, 0, 60_000, 0, frozenset(partitions))
     before = ProducerIdentity(1000, 0)
-    lines = list(what_it_ends(described, before, "its data is lost"))
-    assert lines == [f"transactional id dwh-4-1187: {state}, {before}", "fence: its data is lost.", *after]
+    effect = effect_of(described, 900_000, ADVICE_MEANS.__getitem__)
+    assert effect.startswith(consequence(described))
+    assert (ADVICE.text.removesuffix(".") in effect) is is_said
+    lines = list(what_it_ends(described, before, effect))
+    assert lines == [f"transactional id dwh-4-1187: {state}, {before}", f"fence: {effect}."]
+
+
+def test_a_fence_says_that_a_prepared_transaction_is_lost() -> None:
+    described = DescribedTransaction("app", 1, S.ONGOING, 1000, 0, TWO_PHASE_TIMEOUT_MS, 0, frozenset({ORDERS}))
+    assert MAY_BE_PREPARED in effect_of(described, 900_000, ADVICE_MEANS.__getitem__)
+    assert MAY_BE_PREPARED not in effect_of(replaced(described), 900_000, ADVICE_MEANS.__getitem__)
+
+
+def replaced(described: DescribedTransaction) -> DescribedTransaction:
+    """The same with a timeout."""
+    return DescribedTransaction(
+        described.transactional_id, 1, described.state, 1000, 0, 60_000, 0, described.partitions
+    )

@@ -18,6 +18,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition,
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.telling.renderings import steps_of
+from txnwatch.state.telling.statements import SOONER_OF_HEALTHY, SOONER_OF_TWO_PHASE
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
@@ -262,16 +263,20 @@ def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms:
     assert (found.state, found.ends_by_itself) == (state, "unknown")
     assert found.text[3] == "Its outcome is decided: commit. It waits for the markers of orders-0."
     assert step_of(found).startswith(
-        "If its partitions have leaders and it still waits: restart broker 1, or move the "
+        "If its partitions have leaders and enough in-sync replicas, and it still waits: restart broker 1 (not if it "
     )
     assert "move the leader of __transaction_state-3 to another broker; " in step_of(found)
     assert found.next is None, "the partition would lead back to the id"
 
 
-def test_a_transaction_that_ends_by_itself_has_no_next_step(admin: FakeAdmin) -> None:
-    admin.begin(NAME, *admin.partitions)
+def test_a_healthy_transaction_says_how_to_end_it_sooner_and_what_that_costs(admin: FakeAdmin) -> None:
+    producer = admin.begin(NAME, *admin.partitions)
     found = of(admin)
-    assert (found.state, found.ends_by_itself, found.next, len(found.text)) == ("open", "yes", None, 4)
+    assert (found.state, found.ends_by_itself, len(found.text)) == ("open", "yes", 4)
+    assert step_of(found) == SOONER_OF_HEALTHY
+    assert "consumers do not get its data" in step_of(found)
+    identity = f"--producer-id {producer.producer_id} --producer-epoch 0"
+    assert found.next == f"txnwatch fence --transactional-id {NAME} {identity} --bootstrap-server a:1"
 
 
 def test_an_old_transaction_leads_to_the_fence_and_to_the_leader_of_its_log(admin: FakeAdmin) -> None:
@@ -280,7 +285,8 @@ def test_an_old_transaction_leads_to_the_fence_and_to_the_leader_of_its_log(admi
     assert found.ends_by_itself != "yes"
     assert step_of(found).startswith("To end it, restart its application or fence its id"), "it may never end by itself"
     assert "still in state Ongoing half a minute after that (the answer is CONCURRENT_TRANSACTIONS" in step_of(found)
-    assert step_of(found).endswith(": restart broker 1, or move the leader of __transaction_state-3 to another broker.")
+    assert ": restart broker 1 (not if it has the last in-sync replica of a partition: " in step_of(found)
+    assert step_of(found).endswith("or move the leader of __transaction_state-3 to another broker.")
     identity = f"--producer-id {producer.producer_id} --producer-epoch 0"
     assert found.next == f"txnwatch fence --transactional-id {NAME} {identity} --bootstrap-server a:1"
 
@@ -292,6 +298,7 @@ def test_a_two_phase_transaction_is_not_fenced(admin: FakeAdmin) -> None:
     found = of(admin, a_record(admin, S.ONGOING, 0), age_ms=10**9)
     assert found.next is None
     assert "fence" not in " ".join(found.text)
+    assert step_of(found) == SOONER_OF_TWO_PHASE, "what a fence costs, and no command to paste"
 
 
 def test_the_configured_threshold_decides_what_is_stuck(admin: FakeAdmin) -> None:

@@ -14,6 +14,8 @@ from txnwatch.state.abort.fencing import (
     is_fenced,
     may_begin_again,
     next_step,
+    timeout_means,
+    timeouts_to_name,
     why_not,
 )
 from txnwatch.state.model.transaction import (
@@ -24,16 +26,22 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
 
 BEFORE = ProducerIdentity(7, 3)
 COMPLETING = (S.PREPARE_COMMIT, S.PREPARE_ABORT, S.PREPARE_EPOCH_FENCE)
 
 
 def described(
-    state: S, epoch: int | None = 3, producer_id: int = 7, partitions: int = 0, start_ms: int | None = None
+    state: S,
+    epoch: int | None = 3,
+    producer_id: int = 7,
+    partitions: int = 0,
+    start_ms: int | None = None,
+    timeout_ms: int = 60_000,
 ) -> DescribedTransaction:
     held = frozenset(TopicPartition("orders", number) for number in range(partitions))
-    return DescribedTransaction("app", 1, state, producer_id, epoch, 60_000, start_ms, held)
+    return DescribedTransaction("app", 1, state, producer_id, epoch, timeout_ms, start_ms, held)
 
 
 AWAY, UNKNOWN = NotDescribed("app", Problem("its coordinator is away")), UnknownTransactionalId("app", 1)
@@ -121,3 +129,32 @@ def test_an_epoch_is_safe_once_the_id_has_a_higher_one_or_another_producer_id(
     assert may_begin_again(described(S.EMPTY, epoch, producer_id), BEFORE) is again
     assert is_fenced(described(S.EMPTY, epoch, producer_id), 7, 3) is not again
     assert not is_fenced(described(S.EMPTY, epoch, producer_id), None, None)
+
+
+NOT_SHOWN = Problem("CLUSTER_AUTHORIZATION_FAILED")
+# The timeout of the id, the maximum of its coordinator, the timeouts to send, and whether there is something to say.
+TIMEOUTS: dict[str, tuple[int, int | Problem, tuple[int, ...], bool]] = {
+    "below the maximum": (60_000, 120_000, (60_000,), False),
+    "the maximum": (120_000, 120_000, (120_000,), False),
+    "above it": (600_000, 120_000, (120_000,), True),
+    "two-phase": (TWO_PHASE_TIMEOUT_MS, 120_000, (120_000,), True),
+    "not shown, of a default client": (60_000, NOT_SHOWN, (60_000,), False),
+    "not shown, below its default": (600_000, NOT_SHOWN, (600_000, 60_000), False),
+    "not shown, above its default": (3_600_000, NOT_SHOWN, (3_600_000, 60_000), True),
+    "not shown, two-phase": (TWO_PHASE_TIMEOUT_MS, NOT_SHOWN, (TWO_PHASE_TIMEOUT_MS, 60_000), True),
+}
+
+
+@pytest.mark.parametrize("state", [S.ONGOING, S.EMPTY, S.COMPLETE_ABORT])
+@pytest.mark.parametrize(("own", "longest", "sent", "is_said"), TIMEOUTS.values(), ids=TIMEOUTS.keys())
+def test_a_timeout_that_the_coordinator_refuses_is_not_all_that_is_sent(
+    own: int, longest: int | Problem, sent: tuple[int, ...], *, is_said: bool, state: S
+) -> None:
+    found = described(state, timeout_ms=own)
+    assert timeouts_to_name(found, longest) == sent
+    text = timeout_means(found, longest)
+    assert (text is not None) is is_said
+    if text is not None:
+        assert f"{sent[-1]} ms" in text
+        assert ("The id keeps its own" in text) is (state is S.ONGOING)
+        assert ("lower its transaction.timeout.ms" in text) is (own != TWO_PHASE_TIMEOUT_MS)

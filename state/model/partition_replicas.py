@@ -1,0 +1,57 @@
+"""The replicas of a partition, by the controller: which are in sync, and whether that is enough. Pure.
+
+Law: with fewer in-sync replicas than `min.insync.replicas` a leader appends nothing that all of them must acknowledge:
+no record of a producer with acks=all, no marker, and no record of a coordinator. Unless an unclean election is allowed,
+a partition without a leader gets one from its last in-sync replicas only. With eligible leader replicas (KIP-966) this
+list is empty: the last known leader may lead again, and another eligible one only if its broker was stopped cleanly.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txnwatch.state.model.values import BrokerId, TopicPartition
+
+
+class PartitionReplicas(NamedTuple):
+    """The replicas of one partition.
+
+    Attributes:
+        leader: None if it has none.
+        away: those of `replicas` whose broker is not there.
+        last_leaders: if none is in sync, those that may lead again (KIP-966).
+        min_in_sync: `min.insync.replicas`; None if it is not known, or was not asked for.
+    """
+
+    partition: TopicPartition
+    leader: BrokerId | None
+    replicas: tuple[BrokerId, ...]
+    in_sync: tuple[BrokerId, ...]
+    away: tuple[BrokerId, ...] = ()
+    last_leaders: tuple[BrokerId, ...] = ()
+    min_in_sync: int | None = None
+
+    @property
+    def missing(self) -> tuple[BrokerId, ...]:
+        """The replicas that are not in sync."""
+        return tuple(one for one in self.replicas if one not in self.in_sync)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it has a leader, and too few in-sync replicas for a marker."""
+        return self.leader is not None and self.min_in_sync is not None and len(self.in_sync) < self.min_in_sync
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether no marker can be written: it is short of in-sync replicas, or has no leader."""
+        return self.leader is None or self.is_short
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it has a leader, and no other replica could become the leader if that broker were restarted."""
+        return self.leader is not None and bool(self.missing) and len(self.in_sync) == 1
+
+    @property
+    def in_sync_last(self) -> tuple[BrokerId, ...]:
+        """If it has no leader, the brokers of which one has to come back; empty if they are not known."""
+        return self.in_sync or self.last_leaders

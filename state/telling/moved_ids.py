@@ -1,0 +1,106 @@
+"""What is said about an id whose records are in another partition of `__transaction_state` than that of its name.
+
+A coordinator finds an id only in the partition of its name: the hash of the name, modulo the number of partitions. If
+this number is changed, about half of the ids get another partition or more, and their records stay where they are
+(KAFKA-7771). Once the brokers have restarted, no coordinator finds such an id: nobody ends its open transaction, and
+its application gets a new producer id when it starts. Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition, log_numbered
+from txnwatch.state.telling.statements import StatementKind, Told
+
+_CHANGED: Final = f"number of partitions of {TRANSACTION_STATE_TOPIC} was changed (KAFKA-7771)"
+
+WILL_BE_LOST: Final = (
+    "Its coordinator still knows it. After the next restart of the brokers none does: end its transaction before that."
+)
+
+
+class MovedId(NamedTuple):
+    """An id with records outside of its partition.
+
+    Attributes:
+        was: the number of the partition that has the records.
+        belongs: the number of the partition that a coordinator looks into, of `partitions`.
+        last: the state in the last record there; None for a tombstone.
+        producer_id: that of the last record with one.
+    """
+
+    transactional_id: str
+    was: int
+    belongs: int
+    partitions: int
+    last: TransactionState | None
+    producer_id: ProducerId | None
+
+    @property
+    def has_open_end(self) -> bool:
+        """Whether the last record shows a transaction whose end was not decided."""
+        return self.last is TransactionState.ONGOING
+
+    @property
+    def log(self) -> TopicPartition:
+        """The partition that has the records."""
+        return log_numbered(self.was)
+
+
+def moved_text(moved: MovedId) -> str:
+    """What happened, as a sentence."""
+    return (
+        f"The {_CHANGED}: the records of this id are in {moved.log}, and with {moved.partitions} partitions it belongs "
+        f"to {log_numbered(moved.belongs)}."
+    )
+
+
+def last_text(moved: MovedId) -> str:
+    """What its last record there says about its transaction."""
+    what = f"Its last record there{_of_producer(moved)}"
+    match moved.last:
+        case TransactionState.ONGOING:
+            return f"{what} is Ongoing: no end was decided, so as far as the log shows nothing of it was committed."
+        case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT | TransactionState.PREPARE_EPOCH_FENCE:
+            return f"{what} is {moved.last}: its end was decided, and a marker may be missing."
+        case None:
+            return f"{what} is a tombstone: it had expired there."
+        case _:
+            return f"{what} is {moved.last}: no transaction of it was open there."
+
+
+def _of_producer(moved: MovedId) -> str:
+    return f", of producer id {moved.producer_id}," if moved.producer_id is not None else ""
+
+
+def told_of(moved: MovedId, command: str) -> tuple[Told, ...]:
+    """The statements about its open data, in place of those for an outcome that is not known; `command` ends it."""
+    return (
+        Told(StatementKind.OUTCOME, last_text(moved)),
+        Told(
+            StatementKind.SAFE,
+            "An ABORT marker is right, unless its client was told that it is committed: no coordinator knows it now.",
+        ),
+        Told(
+            StatementKind.NEXT,
+            "Write the ABORT marker. The command asks first, because to it the outcome is not known.",
+            command,
+        ),
+    )
+
+
+def moved_warning(names: str, count: int) -> str:
+    """What `doctor` says about such ids."""
+    ids = f"{count} id{'' if count == 1 else 's'}"
+    return (
+        f"the {_CHANGED}: records of {ids} ({names}) are in another partition than that of the name. "
+        "After a restart of the brokers no coordinator finds them, and what they have open hangs"
+    )
+
+
+MOVED_FIX: Final = (
+    "run txnwatch find-hanging, and restart the applications of these ids: each gets a new producer id. Do not change "
+    "the number of partitions of __transaction_state again"
+)

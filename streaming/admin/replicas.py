@@ -1,0 +1,104 @@
+"""The replicas of partitions, from Metadata; those that may lead again, from DescribeTopicPartitions (Kafka 4.0).
+
+`min.insync.replicas` is asked only for topics of which a replica is not in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafka.protocol.admin import DescribeTopicPartitionsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.partition_replicas import PartitionReplicas
+from txnwatch.state.model.values import BrokerId, TopicPartition
+from txnwatch.streaming.admin.kafka_settings import topic_settings
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.wire.primitives import present
+
+MIN_IN_SYNC = "min.insync.replicas"
+_MOST_PARTITIONS = 2_000
+
+
+def read_replicas(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, PartitionReplicas]:
+    """The replicas of all partitions of some topics; topics that could not be read are missing."""
+    names = sorted(set(topics))
+    if not names:
+        return {}
+    try:
+        connection = cluster.any_connection()
+        version = connection.require_version(MetadataRequest, highest=12, lowest=5)
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(version=version, topics=wanted, allow_auto_topic_creation=False)
+        found = replicas_in(cluster.call(connection, request))
+        leaderless = {at.topic for at, one in found.items() if one.leader is None and not one.in_sync}
+        may_lead = _last_leaders(cluster, connection, sorted(leaderless))
+    except BrokerError:
+        return {}
+    least = topic_settings(cluster, sorted({at.topic for at, one in found.items() if one.missing}), MIN_IN_SYNC)
+    return {at: _completed(one, may_lead.get(at, ()), _number(least, at.topic)) for at, one in found.items()}
+
+
+def blocked_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[PartitionReplicas]:
+    """Those of some partitions on which no marker can be written: too few in-sync replicas, or no leader."""
+    return [one for one in replicas_of(cluster, partitions) if one.is_blocked]
+
+
+def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[PartitionReplicas]:
+    """The replicas of some partitions; partitions that could not be read are missing."""
+    wanted = sorted(set(partitions))
+    found = read_replicas(cluster, (at.topic for at in wanted))
+    return [found[at] for at in wanted if at in found]
+
+
+def replicas_in(response: Any) -> dict[TopicPartition, PartitionReplicas]:
+    """The partitions of a Metadata response."""
+    return {
+        TopicPartition(topic.name, one.partition_index): PartitionReplicas(
+            TopicPartition(topic.name, one.partition_index),
+            present(one.leader_id),
+            _sorted(one.replica_nodes),
+            _sorted(one.isr_nodes),
+            _sorted(one.offline_replicas or ()),
+        )
+        for topic in response.topics
+        for one in topic.partitions
+    }
+
+
+def _last_leaders(
+    cluster: Cluster, connection: Connection, topics: list[str]
+) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """By partition, the replicas that may lead again although none is in sync; none before Kafka 4.0."""
+    version = connection.version(DescribeTopicPartitionsRequest, highest=0)
+    if version is None or not topics:
+        return {}
+    request = DescribeTopicPartitionsRequest(
+        version=version,
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(version=version, name=name) for name in topics],
+        response_partition_limit=_MOST_PARTITIONS,
+        cursor=None,
+    )
+    return {
+        TopicPartition(topic.name, one.partition_index): _sorted(
+            one.last_known_elr or one.eligible_leader_replicas or ()
+        )
+        for topic in cluster.call(connection, request).topics
+        for one in topic.partitions
+    }
+
+
+def _completed(one: PartitionReplicas, may_lead: tuple[BrokerId, ...], least: int | None) -> PartitionReplicas:
+    return one._replace(last_leaders=may_lead, min_in_sync=least if one.missing else None)
+
+
+def _number(settings: Any, topic: str) -> int | None:
+    found = settings.get(topic)
+    return int(found.value) if found is not None and found.value.isdecimal() else None
+
+
+def _sorted(nodes: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(sorted(map(BrokerId, nodes)))

@@ -1,0 +1,106 @@
+"""The number of partitions of `__transaction_state` is changed (KAFKA-7771): the commands say so, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from support.raw_producer import RawProducer
+from support.servers import Clusters, connect, create_coordinators
+from support.topics import FAILOVER_S, admin_of, create_topic, unique
+from support.waiting import eventually
+from txnwatch.cli.main import main
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, DurationMs, TopicPartition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
+
+Ask = Callable[..., tuple[int, dict[str, Any]]]
+BEFORE, AFTER = 4, 8
+
+
+@pytest.fixture(scope="module")
+def changed(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    directory = tmp_path_factory.mktemp("changed")
+    started = clusters.start("changed", lambda: EmbeddedKafka(directory))
+    create_coordinators(started)
+    yield started
+    clusters.end("changed")
+
+
+@pytest.fixture
+def ask(changed: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Ask:
+    def asked(*arguments: str) -> tuple[int, dict[str, Any]]:
+        code = main([*arguments, "--bootstrap-server", changed.bootstrap_servers, "--format", "json"])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if out else {"error": err}
+
+    return asked
+
+
+def is_moved(name: str) -> bool:
+    return coordinator_partition(name, BEFORE) != coordinator_partition(name, AFTER)
+
+
+def begun(kafka: EmbeddedKafka) -> tuple[RawProducer, TopicPartition]:
+    """An open transaction of an id that gets another partition, before the change."""
+    with contextlib.closing(connect(kafka)) as cluster:
+        (at,) = create_topic(cluster, unique("orders"))
+        name = next(name for name in (unique("checkout") for _ in range(100)) if is_moved(name))
+        producer = RawProducer(cluster, name, DurationMs(600_000)).init()
+        producer.add(at)
+        producer.produce(at)
+        admin = admin_of(cluster)  # kept until the answer is there
+        admin.create_partitions([NewPartitions(TRANSACTION_STATE_TOPIC, AFTER)])[TRANSACTION_STATE_TOPIC].result(15.0)
+        eventually(
+            lambda: len(cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions) == AFTER, 15.0, "the change"
+        )
+    return producer, at
+
+
+def test_what_happened_is_said_and_the_printed_step_ends_it(
+    changed: EmbeddedKafka, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, answer = ask("doctor")
+    assert (code, [row for row in answer["rows"] if row["check"] == "log"]) == (0, [])
+    producer, at = begun(changed)
+    name = producer.transactional_id
+    was, belongs = (f"{TRANSACTION_STATE_TOPIC}-{coordinator_partition(name, count)}" for count in (BEFORE, AFTER))
+    happened = f"records of this id are in {was}, and with {AFTER} partitions it belongs to {belongs}."
+    code, answer = ask("explain", name)
+    assert "After the next restart of the brokers none does" in answer["rows"][0]["text"][-2]
+
+    changed.stop()
+    changed.start()
+    eventually(lambda: ask("explain", name)[1].get("rows", [{}])[0].get("state") == "hanging", FAILOVER_S, "the hang")
+    for target in (("explain", name), ("explain", "--transactional-id", name), ("explain", str(at))):
+        code, answer = ask(*target)
+        (row,) = answer["rows"]
+        text = " ".join(row["text"])
+        assert (code, row["state"]) == (0, "hanging")
+        assert "(KAFKA-7771)" in text
+        assert happened in text
+        assert "is Ongoing: no end was decided, so as far as the log shows nothing of it was committed." in text
+        assert "Write no marker yet" not in text
+        assert "expired (transactional.id.expiration.ms)" not in text
+        (step,) = row["steps"]
+        assert step["text"].startswith("Write the ABORT marker.")
+        assert step["command"] == row["next"]
+    code, answer = ask("decode", "--transactional-id", name)
+    assert code == 0
+    states = [(row["partition"], row["transaction_state"]) for row in answer["rows"]]
+    assert states == [(coordinator_partition(name, BEFORE), state) for state in ("Empty", "Ongoing")]
+    assert ask("decode", "--transactional-id", unique("nobody"))[1]["rows"] == []
+    _, answer = ask("doctor")
+    (warned,) = [row for row in answer["rows"] if row["check"] == "log"]
+    assert (warned["subject"], warned["status"]) == (TRANSACTION_STATE_TOPIC, "warning")
+    assert name in warned["detail"]
+    printed = shlex.split(row["next"])
+    assert main([*printed[1:], "--yes"]) == 0
+    capsys.readouterr()
+    eventually(lambda: ask("explain", str(at))[1]["rows"][0]["state"] == "all_clear", FAILOVER_S, "all clear")
