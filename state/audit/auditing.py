@@ -1,0 +1,41 @@
+"""Evaluates all checks of the table over the facts. Pure: no I/O, no clock.
+
+Apart: it imports the checks, and each of them imports the table.
+
+Law: a check that cannot be certain makes no finding. What it would need is in `missing`, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from txnwatch.state.audit import broker_checks, id_checks, topic_checks
+from txnwatch.state.audit.audit_facts import AuditFacts
+from txnwatch.state.audit.audit_table import CHECKS, CheckGroup
+from txnwatch.state.audit.exposures import AuditResult, Exposure
+
+EVALUATED: Final[Mapping[str, Callable[[AuditFacts], Iterator[Exposure]]]] = {
+    "marker-skipped": broker_checks.marker_skipped,
+    "no-verification": broker_checks.no_verification,
+    "old-transaction-version": broker_checks.old_transaction_version,
+    "mixed-versions": broker_checks.mixed_versions,
+    "stuck-prepare-bugs": broker_checks.stuck_prepare_bugs,
+    "epoch-bugs": broker_checks.epoch_bugs,
+    "late-gauge-blind": broker_checks.late_gauge_blind,
+    "coordinator-log-config": topic_checks.coordinator_log_config,
+    "coordinator-partitions": id_checks.misplaced_ids,
+    "producer-id-reused": id_checks.reused_producer_ids,
+    "unclean-election": topic_checks.unclean_election,
+    "replication": topic_checks.replication,
+}
+_NEEDS: Final = (broker_checks.releases_unknown, topic_checks.settings_unknown, topic_checks.unclean_unseen)
+_ORDER: Final = {group: at for at, group in enumerate(CheckGroup)}
+
+
+def audit(facts: AuditFacts) -> AuditResult:
+    """All findings: by group, the worst first, then by the number that is affected."""
+    found = [one for check in CHECKS for one in EVALUATED[check.name](facts)]
+    found.sort(key=lambda one: (_ORDER[one.check.group], one.severity.rank, -one.affected))
+    missing = (*facts.missing, *(need for needs in _NEEDS for need in needs(facts)))
+    return AuditResult(tuple(found), tuple(dict.fromkeys(missing)))
