@@ -39,12 +39,15 @@ def _judged(facts: AuditFacts) -> list[AuditedTopic]:
 
 
 def _below_minimum(topic: AuditedTopic, numbers: Sequence[int]) -> list[TopicPartition]:
-    """The partitions that accept no transactional write and no marker now."""
+    """The partitions that accept no transactional write and no marker now.
+
+    A leader never needs more replicas in sync than the partition has (Partition.effectiveMinIsr).
+    """
     minimum = topic.number(MIN_ISR) or 1
     return [
         topic.place(number)
         for number in numbers
-        if topic.partitions[number].leader is None or len(topic.partitions[number].in_sync) < minimum
+        if (of := topic.partitions[number]).leader is None or len(of.in_sync) < min(minimum, len(of.replicas))
     ]
 
 

@@ -186,6 +186,7 @@ SILENT: dict[str, tuple[str, AuditFacts]] = {
     ),
     "unclean and hidden": ("unclean-election", facts(topic(settings={UNCLEAN: ("", 1)}, settings_problem=HIDDEN))),
     "one replica without data": ("replication", facts(topic(replicas=[2], transactional=False))),
+    "a minimum of 2 of one replica": ("critical replication", facts(topic(replicas=[1]))),
     "a minimum of 2 of 3": ("replication", facts()),
 }
 
