@@ -356,6 +356,104 @@ CHECKS: Final = (
         _TOPIC_SETTINGS,
         "Metadata, DescribeProducers, DescribeConfigs of topics",
     ),
+    AuditCheck(
+        "times-out",
+        CheckGroup.IDS,
+        (_WARN, _INFO),
+        "transactions of one form of ids were aborted after they had been open for their own timeout, in the part of "
+        "the log that has every record. warn from 3 on, else info",
+        "an abort before the timeout",
+        {
+            "application": RemedyLine(
+                "all",
+                "find why the application is slow or dead; commit more often; only then raise its "
+                "transaction.timeout.ms. A Flink sink loses the data of a finished checkpoint: restore the job before "
+                "the timeout",
+            )
+        },
+        "none",
+        "the coordinators' log",
+        needs_log=True,
+    ),
+    AuditCheck(
+        "fenced-while-open",
+        CheckGroup.IDS,
+        (_WARN,),
+        "at least 3 times in 10 minutes, an id was initialised while its transaction was open: its coordinator aborted "
+        "it before its timeout with a higher epoch, and the next record of the id is Empty within a minute. Two "
+        "producers share the id, or one crashes in a loop",
+        "an id that is initialised with nothing open, as Flink does; an abort by the client; a client with the "
+        "protocol of transaction.version 2, whose own abort raises the epoch too",
+        {"one": RemedyLine("all", "give each running producer a transactional id of its own")},
+        "none",
+        "the coordinators' log",
+        needs_log=True,
+    ),
+    AuditCheck(
+        "one-shot-ids",
+        CheckGroup.IDS,
+        (_WARN, _INFO),
+        "at least 100 ids have one form whose variable part is random (a UUID, 8 or more hexadecimal digits, or 10 or "
+        "more digits), and 9 of 10 were not used for a day: nobody initialises the id of a crashed instance again, so "
+        "its transaction blocks readers for its whole timeout. warn if one of them timed out, else info",
+        "ids with a small number at the end; ids that are used",
+        {
+            "stable": RemedyLine("all", "use stable ids, for example the ordinal of a StatefulSet"),
+            "streams": RemedyLine("Kafka Streams", "keep the state directory: the process id of the ids is in it"),
+            "spring": RemedyLine("Spring", "use no random transaction id prefix"),
+            "flink": RemedyLine("Flink", "use the pooling strategy for transactional ids (FLIP-511)"),
+        },
+        "none",
+        "the coordinators' log",
+        needs_log=True,
+    ),
+    AuditCheck(
+        "long-timeout",
+        CheckGroup.IDS,
+        (_WARN, _INFO),
+        "ids of one form have a timeout of more than 15 minutes: a crash blocks readers for that long. warn from an "
+        "hour on, else info. info for two-phase commit (2147483647 ms): only its owner ends such a transaction",
+        "15 minutes or less",
+        {
+            "lower": RemedyLine("all but Flink", "lower transaction.timeout.ms to what a recovery needs"),
+            "flink": RemedyLine("Flink", "the timeout must exceed the time of a checkpoint and of a recovery: keep it"),
+        },
+        "none",
+        "the coordinators' log",
+        needs_log=True,
+    ),
+    AuditCheck(
+        "old-protocol",
+        CheckGroup.IDS,
+        (_INFO,),
+        "the cluster has transaction.version 2, and clients of these ids do not use it: only the verification by the "
+        "brokers keeps their late writes from hanging",
+        "Empty, PrepareAbort and CompleteAbort, which may have the version of another transaction or of the broker; a "
+        "record of format 0",
+        {
+            "java": RemedyLine("Java clients before 4.0", "upgrade the client"),
+            "other": RemedyLine(
+                "librdkafka, sarama, kafka-python and aiokafka",
+                "no version has the protocol: keep transaction.partition.verification.enable on",
+            ),
+        },
+        "none",
+        "ApiVersions, the coordinators' log",
+        ("KIP-890",),
+        needs_log=True,
+    ),
+    AuditCheck(
+        "never-commits",
+        CheckGroup.IDS,
+        (_INFO,),
+        "at least 20 transactions of one form of ids ended in the part of the log that has every record, and none "
+        "committed",
+        "one commit",
+        {"errors": RemedyLine("all", "look at the errors of the application")},
+        "none",
+        "the coordinators' log",
+        needs_log=True,
+    ),
 )
 
 BY_NAME: Final = {check.name: check for check in CHECKS}

@@ -7,6 +7,7 @@ Law: a check that cannot be certain makes no finding. What it would need is in `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -28,8 +29,15 @@ EVALUATED: Final[Mapping[str, Callable[[AuditFacts], Iterator[Exposure]]]] = {
     "producer-id-reused": id_checks.reused_producer_ids,
     "unclean-election": topic_checks.unclean_election,
     "replication": topic_checks.replication,
+    "times-out": id_checks.times_out,
+    "fenced-while-open": id_checks.fenced_while_open,
+    "one-shot-ids": id_checks.one_shot_ids,
+    "long-timeout": id_checks.long_timeout,
+    "old-protocol": id_checks.old_protocol,
+    "never-commits": id_checks.never_commits,
 }
 _NEEDS: Final = (broker_checks.releases_unknown, topic_checks.settings_unknown, topic_checks.unclean_unseen)
+MOST_OF_A_CHECK: Final = 20  # findings; of more, the worst are shown and the others counted
 _ORDER: Final = {group: at for at, group in enumerate(CheckGroup)}
 
 
@@ -37,5 +45,12 @@ def audit(facts: AuditFacts) -> AuditResult:
     """All findings: by group, the worst first, then by the number that is affected."""
     found = [one for check in CHECKS for one in EVALUATED[check.name](facts)]
     found.sort(key=lambda one: (_ORDER[one.check.group], one.severity.rank, -one.affected))
+    times: Counter[str] = Counter()
+    shown = []
+    for one in found:
+        times[one.check.name] += 1
+        if times[one.check.name] <= MOST_OF_A_CHECK:
+            shown.append(one)
     missing = (*facts.missing, *(need for needs in _NEEDS for need in needs(facts)))
-    return AuditResult(tuple(found), tuple(dict.fromkeys(missing)))
+    folded = {name: count - MOST_OF_A_CHECK for name, count in times.items() if count > MOST_OF_A_CHECK}
+    return AuditResult(tuple(shown), tuple(dict.fromkeys(missing)), folded)

@@ -8,8 +8,8 @@ from typing import Final
 from txnwatch.state.audit.audit_facts import AuditedId, AuditFacts, NotAudited
 from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
 from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, more_replicas, remedy
+from txnwatch.state.audit.id_checks import client_version
 from txnwatch.state.audit.releases import TRANSACTION_VERSION, Release
-from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, BrokerId, DurationMs, TopicPartition
 from txnwatch.state.text import some
 
@@ -22,11 +22,6 @@ _HOUR_MS: Final = 3_600_000
 _NAMED = 5
 _SKIPS_MARKERS: Final = (Release(4, 3), Release(4, 4))
 _CRITICAL, _WARN, _INFO = ExposureSeverity
-# Only these records have the version of the client: PrepareAbort and CompleteAbort may have that of the broker, and
-# Empty has that of the transaction before.
-_OF_THE_CLIENT: Final = frozenset(
-    {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
-)
 
 
 def nodes(found: Sequence[BrokerId]) -> str:
@@ -108,14 +103,9 @@ def _old_clients(facts: AuditFacts) -> list[AuditedId] | None:
     """The ids whose client wrote without the protocol of transaction.version 2 in the last week; None if not known."""
     if facts.ids is None or (facts.transaction_version or 0) < 2:
         return None
-    found = []
-    for one in facts.ids.values():
-        known = [
-            record for record in one.records if record.state in _OF_THE_CLIENT and record.client_version is not None
-        ]
-        if known and not known[-1].client_version and facts.now_ms - known[-1].updated_ms < _WEEK_MS:
-            found.append(one)
-    return found
+    return [
+        one for one in facts.ids.values() if client_version(one) == 0 and facts.now_ms - one.last.updated_ms < _WEEK_MS
+    ]
 
 
 def _has_new_clients_only(facts: AuditFacts) -> bool:
@@ -123,12 +113,7 @@ def _has_new_clients_only(facts: AuditFacts) -> bool:
     if not facts.ids or (facts.transaction_version or 0) < 2:
         return False
     recent = [one for one in facts.ids.values() if facts.now_ms - one.last.updated_ms < _WEEK_MS]
-
-    def is_new(one: AuditedId) -> bool:
-        known = [record for record in one.records if record.state in _OF_THE_CLIENT]
-        return bool(known) and bool(known[-1].client_version)
-
-    return bool(recent) and all(map(is_new, recent))
+    return bool(recent) and all(client_version(one) for one in recent)
 
 
 def no_verification(facts: AuditFacts) -> Iterator[Exposure]:

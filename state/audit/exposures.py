@@ -108,10 +108,11 @@ def more_replicas(name: str, facts: AuditFacts, partitions: Iterable[TopicPartit
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """The findings, worst first within their group; what could not be checked; how many checks have found nothing."""
+    """The findings, worst first within their group; what could not be checked; how many of a check are not shown."""
 
     exposures: tuple[Exposure, ...]
     missing: tuple[NotAudited, ...]
+    folded: Mapping[str, int] = field(default_factory=dict)
 
 
 def exposed_ids(one: Exposure, facts: AuditFacts) -> Sequence[str] | None:

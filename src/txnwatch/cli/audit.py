@@ -209,6 +209,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         rows=[row_of_exposure(one, facts, admin, parsed.owners) for one in shown],
         not_checked=tuple(NotChecked(*one) for one in result.missing),
         left_out=(
+            *(LeftOut(number, f"findings of {name}", "the worst are shown") for name, number in result.folded.items()),
             *([LeftOut(len(muted), "findings", "--ignore")] if muted else []),
             *([LeftOut(len(minor), "findings", f"less than --min-severity {parsed.min_severity}")] if minor else []),
         ),
