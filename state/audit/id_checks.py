@@ -1,17 +1,14 @@
-"""Checks of transactional ids by their records in the coordinators' log. Pure: no I/O, no clock.
-
-Apart: one subject a file.
-"""
+"""Checks of transactional ids by their records in the coordinators' log. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from txnwatch.state.audit.audit_facts import AuditedId, AuditFacts, LoggedState
 from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
 from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, remedy
-from txnwatch.state.audit.id_templates import is_random, template_of
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, log_numbered, rfc3339
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
@@ -78,6 +75,28 @@ def reused_producer_ids(facts: AuditFacts) -> Iterator[Exposure]:
             [remedy("producer-id-reused", "restart")],
             ids=tuple(names),
         )
+
+
+# The form of a transactional id: its variable parts are masked, so that the ids of one application are one finding.
+
+_UUID: Final = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+_HEX: Final = r"(?<![0-9a-zA-Z])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8,64}(?![0-9a-zA-Z])"
+_LONG: Final = r"[0-9]{10,20}"
+_MASKED: Final = re.compile(f"(?P<uuid>{_UUID})|(?P<hex>{_HEX})|(?P<random>{_LONG})|(?P<n>[0-9]+)")
+_RANDOM: Final = ("{uuid}", "{hex}", "{random}")
+_LONGEST = 300  # a longer id is its own form: masking it takes too long
+
+
+def template_of(transactional_id: str) -> str:
+    """The id with its variable parts masked, for example `checkout-{n}`."""
+    if len(transactional_id) > _LONGEST:
+        return transactional_id
+    return _MASKED.sub(lambda found: f"{{{found.lastgroup}}}", transactional_id)
+
+
+def is_random(template: str) -> bool:
+    """Whether a variable part is random, and not a small number."""
+    return any(part in template for part in _RANDOM)
 
 
 # What ids do. Ids of one form are one finding.

@@ -11,7 +11,7 @@ from support.audited import NOW_MS, an_id, broker, facts, found, record
 from txnwatch.state.audit.audit_facts import AuditedId, LoggedState
 from txnwatch.state.audit.audit_table import CHECKS, CheckGroup
 from txnwatch.state.audit.auditing import MOST_OF_A_CHECK, audit
-from txnwatch.state.audit.id_templates import is_random, template_of
+from txnwatch.state.audit.id_checks import is_random, template_of
 from txnwatch.state.model.transaction import TransactionState as S
 
 DAY_MS, MINUTE_MS = 86_400_000, 60_000
