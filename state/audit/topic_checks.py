@@ -19,6 +19,7 @@ TOPIC_SETTINGS: Final = (MIN_ISR, UNCLEAN, CLEANUP, "retention.ms", "delete.rete
 # Kafka's class DescribeConfigsResponse.ConfigSource
 _WHERE: Final = {1: "on the topic", 3: "as the cluster-wide default"}
 _COUNTS_SINCE: Final = Release(3, 9)  # with KRaft
+_UNCAPPED_TO: Final = Release(3, 3)
 _CRITICAL, _WARN, _INFO = ExposureSeverity
 _NAMED, _ENOUGH = 3, 3
 
@@ -38,16 +39,18 @@ def _judged(facts: AuditFacts) -> list[AuditedTopic]:
     return [*([facts.log] if facts.log is not None else []), *facts.transactional_topics]
 
 
-def _below_minimum(topic: AuditedTopic, numbers: Sequence[int]) -> list[TopicPartition]:
+def _below_minimum(facts: AuditFacts, topic: AuditedTopic, numbers: Sequence[int]) -> list[TopicPartition]:
     """The partitions that accept no transactional write and no marker now.
 
-    A leader never needs more replicas in sync than the partition has (Partition.effectiveMinIsr).
+    A leader never needs more replicas in sync than the partition has (Partition.effectiveMinIsr), but up to 3.3 it does.
     """
+    is_capped = not facts.releases or max(facts.releases.values()) > _UNCAPPED_TO
     minimum = topic.number(MIN_ISR) or 1
     return [
         topic.place(number)
         for number in numbers
-        if (of := topic.partitions[number]).leader is None or len(of.in_sync) < min(minimum, len(of.replicas))
+        if (of := topic.partitions[number]).leader is None
+        or len(of.in_sync) < (min(minimum, len(of.replicas)) if is_capped else minimum)
     ]
 
 
@@ -92,7 +95,7 @@ def coordinator_log_config(facts: AuditFacts) -> Iterator[Exposure]:
             key=CLEANUP,
         )
     yield from _single_replicas(facts, log)
-    stopped = _below_minimum(log, _numbers(log))
+    stopped = _below_minimum(facts, log, _numbers(log))
     if stopped:
         yield exposure(
             name,
@@ -251,7 +254,7 @@ def replication(facts: AuditFacts) -> Iterator[Exposure]:
             [more_replicas("replication", facts, single)],
             topics=frozenset(one.topic for one in single),
         )
-    stopped = [(topic, place) for topic in topics for place in _below_minimum(topic, _numbers(topic))]
+    stopped = [(topic, place) for topic in topics for place in _below_minimum(facts, topic, _numbers(topic))]
     if stopped:
         yield exposure(
             "replication",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,9 +97,9 @@ def audited(
 Rows = list[dict[str, Any]]
 
 
-def rows_of(of: AuditedCluster, capsys: pytest.CaptureFixture[str], *flags: str, code: int = 0) -> Rows:
+def rows_of(of: AuditedCluster, capsys: pytest.CaptureFixture[str], *flags: str, codes: Sequence[int] = (0,)) -> Rows:
     capsys.readouterr()
-    assert main(["audit", "-b", of.kafka.bootstrap_servers, "-o", "json", *flags]) == code
+    assert main(["audit", "-b", of.kafka.bootstrap_servers, "-o", "json", *flags]) in codes
     answer = json.loads(capsys.readouterr().out)
     jsonschema.validate(answer, json.loads(SCHEMA.read_text()))
     rows: Rows = answer["rows"]
@@ -128,7 +128,8 @@ def set_on(of: AuditedCluster, kind: ConfigResource.Type, name: str, **settings:
 
 def write_in_a_transaction(of: AuditedCluster, topic: str, replicas: list[int]) -> None:
     with contextlib.closing(connect(of.kafka)) as cluster:
-        (partition,) = create_topic(cluster, topic, replicas=[replicas])
+        least = {"min.insync.replicas": str(min(2, len(replicas)))}  # 3.3 needs 2 of one replica otherwise
+        (partition,) = create_topic(cluster, topic, replicas=[replicas], config=least)
         producer = RawProducer(cluster, unique("writer")).init()
         producer.add(partition)
         producer.produce(partition)
@@ -169,7 +170,7 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
         expected |= {"critical marker-skipped"}
     healthy = BY_RELEASE[audited.version]
     eventually(lambda: findings(rows_of(audited, capsys)) >= expected, 20.0, f"each of {sorted(expected)}")
-    rows = rows_of(audited, capsys, "--fail-on", "critical", code=3)
+    rows = rows_of(audited, capsys, "--fail-on", "critical", codes=[3])
     assert findings(rows) - healthy == expected
     about = {row["check"]: " ".join([row["finding"], *row["examples"]]) for row in rows}
     assert [text for text in about.values() if "idle" in text] == [], "topics without transactional data are not judged"
@@ -184,10 +185,16 @@ def test_a_broker_that_is_away_is_found(audited: AuditedCluster, capsys: pytest.
         set_on(audited, ConfigResource.Type.TOPIC, name, min_insync_replicas="3")
     audited.kafka.broker(3).stop()
     expected = {"critical replication", "critical coordinator-log-config"}
-    eventually(lambda: findings(rows_of(audited, capsys)) >= expected, 30.0, "the partitions that have stopped")
+    eventually(
+        lambda: findings(rows_of(audited, capsys, codes=(0, 1))) >= expected, 30.0, "the partitions that have stopped"
+    )
     audited.kafka.start_broker(3)
-    eventually(lambda: not findings(rows_of(audited, capsys)) & expected, 60.0, "them to be in sync again")
+    eventually(
+        lambda: not findings(rows_of(audited, capsys, codes=(0, 1))) & expected, 60.0, "them to be in sync again"
+    )
     follow(audited, rows_of(audited, capsys))
     eventually(
-        lambda: findings(rows_of(audited, capsys)) == BY_RELEASE[audited.version], 30.0, "every finding to be gone"
+        lambda: findings(rows_of(audited, capsys, codes=(0, 1))) == BY_RELEASE[audited.version],
+        30.0,
+        "every finding to be gone",
     )

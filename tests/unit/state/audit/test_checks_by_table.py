@@ -108,6 +108,7 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
         facts(topic(replicas=[1]), log(replicas=[1]), brokers=[broker()]),
     ),
     "below the minimum": ("critical replication", facts(topic(in_sync=[1]))),
+    "a minimum of 2 of one replica on 3.3": ("critical replication", facts(topic(replicas=[1]), brokers=three("3.3"))),
     "all replicas needed": ("warn replication", facts(topic(settings={MIN_ISR: "3"}))),
     "one rack": (
         "info replication",
