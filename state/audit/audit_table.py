@@ -357,6 +357,44 @@ CHECKS: Final = (
         "Metadata, DescribeProducers, DescribeConfigs of topics",
     ),
     AuditCheck(
+        "compaction-race",
+        CheckGroup.TOPICS,
+        (_WARN,),
+        "a compacted topic with transactional data and several replicas has a delete.retention.ms below an hour, or a "
+        "replica is out of sync now: compaction can remove a marker before the replica has copied it, and the "
+        "transaction is open there when the replica becomes the leader",
+        "the default of a day and all replicas in sync; one replica; a topic that is not compacted",
+        {
+            "retention": RemedyLine(
+                "below an hour",
+                "longer than the longest outage that you allow",
+                _set("{topic}", "delete.retention.ms=86400000"),
+            ),
+            "back": RemedyLine(
+                "a replica is away",
+                "bring it back within delete.retention.ms, else delete its copy of the partition before it starts",
+            ),
+        },
+        _TOPIC_SETTINGS,
+        "Metadata, DescribeConfigs of topics",
+    ),
+    AuditCheck(
+        "retention-below-timeout",
+        CheckGroup.TOPICS,
+        (_WARN,),
+        "retention.ms of a topic is below the timeout of an id that has written to it: retention deletes up to "
+        "the high "
+        "watermark, not to the last stable offset, so data can be gone before anybody may read it",
+        "a retention as long as the longest timeout; compact only; ids that wrote elsewhere",
+        {
+            "longer": RemedyLine("all", "a longer retention", _set("{topic}", "retention.ms={value}")),
+            "shorter": RemedyLine("all", "or a shorter transaction.timeout.ms of the application"),
+        },
+        _TOPIC_SETTINGS,
+        "DescribeConfigs of topics, the coordinators' log",
+        needs_log=True,
+    ),
+    AuditCheck(
         "times-out",
         CheckGroup.IDS,
         (_WARN, _INFO),
@@ -453,6 +491,55 @@ CHECKS: Final = (
         "none",
         "the coordinators' log",
         needs_log=True,
+    ),
+    AuditCheck(
+        "internal-writers",
+        CheckGroup.RIGHTS,
+        (_CRITICAL, _WARN, _INFO),
+        "a principal may write to `__transaction_state` or `__consumer_offsets`, also by a rule for `*`: brokers "
+        "accept "
+        "such writes from any client that calls itself `__admin_client`. critical for `User:*`, else warn. info if the "
+        "brokers have no authorizer",
+        "super users, which are in no answer; a rule that denies it to all hosts",
+        {
+            "deny": RemedyLine(
+                "a principal that is no operator; mute an operator with --ignore internal-writers:PRINCIPAL",
+                "deny it: no application needs this right, also not to commit offsets",
+                (
+                    *("kafka-acls.sh", "--add", "--deny-principal", "{principal}", "--operation", "Write"),
+                    *("--topic", "{topic}"),
+                ),
+            ),
+            "authorizer": RemedyLine(
+                "no authorizer", "use an authorizer, or keep strangers off the network of the brokers"
+            ),
+        },
+        "Describe on the cluster",
+        "DescribeAcls",
+    ),
+    AuditCheck(
+        "marker-writers",
+        CheckGroup.RIGHTS,
+        (_CRITICAL, _INFO),
+        "a principal has ClusterAction on the cluster, or Alter from 3.8 on: it can write markers into any "
+        "transaction. "
+        "critical for `User:*`, else info, because brokers and administrators need it",
+        "Alter before 3.8; super users",
+        {"least": RemedyLine("all", "keep the right to brokers and administrators")},
+        "Describe on the cluster",
+        "DescribeAcls",
+        ("KAFKA-16513",),
+    ),
+    AuditCheck(
+        "id-owners",
+        CheckGroup.RIGHTS,
+        (_WARN, _INFO),
+        "a principal may write with all transactional ids, so it can fence any application. warn for `User:*`, "
+        "else info",
+        "rules for a prefix of ids",
+        {"least": RemedyLine("all", "grant Write on transactional ids with the prefix of each application")},
+        "Describe on the cluster",
+        "DescribeAcls",
     ),
 )
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from txnwatch.state.audit import broker_checks, id_checks, topic_checks
+from txnwatch.state.audit import broker_checks, id_checks, right_checks, topic_checks
 from txnwatch.state.audit.audit_facts import AuditFacts
 from txnwatch.state.audit.audit_table import CHECKS, CheckGroup
 from txnwatch.state.audit.exposures import AuditResult, Exposure
@@ -29,12 +29,17 @@ EVALUATED: Final[Mapping[str, Callable[[AuditFacts], Iterator[Exposure]]]] = {
     "producer-id-reused": id_checks.reused_producer_ids,
     "unclean-election": topic_checks.unclean_election,
     "replication": topic_checks.replication,
+    "compaction-race": topic_checks.compaction_race,
+    "retention-below-timeout": topic_checks.retention_below_timeout,
     "times-out": id_checks.times_out,
     "fenced-while-open": id_checks.fenced_while_open,
     "one-shot-ids": id_checks.one_shot_ids,
     "long-timeout": id_checks.long_timeout,
     "old-protocol": id_checks.old_protocol,
     "never-commits": id_checks.never_commits,
+    "internal-writers": right_checks.internal_writers,
+    "marker-writers": right_checks.marker_writers,
+    "id-owners": right_checks.id_owners,
 }
 _NEEDS: Final = (broker_checks.releases_unknown, topic_checks.settings_unknown, topic_checks.unclean_unseen)
 MOST_OF_A_CHECK: Final = 20  # findings; of more, the worst are shown and the others counted

@@ -10,12 +10,14 @@ from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
 from txnwatch.state.audit.exposures import EXAMPLES, Exposure, SeenValue, exposure, more_replicas, remedy
 from txnwatch.state.audit.releases import Release
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
-from txnwatch.state.text import some
+from txnwatch.state.text import quoted, some
 
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 CLEANUP: Final = "cleanup.policy"
-TOPIC_SETTINGS: Final = (MIN_ISR, UNCLEAN, CLEANUP, "retention.ms", "delete.retention.ms")
+RETENTION, DELETE_RETENTION = "retention.ms", "delete.retention.ms"
+TOPIC_SETTINGS: Final = (MIN_ISR, UNCLEAN, CLEANUP, RETENTION, DELETE_RETENTION)
+_HOUR_MS: Final = 3_600_000
 # Kafka's class DescribeConfigsResponse.ConfigSource
 _WHERE: Final = {1: "on the topic", 3: "as the cluster-wide default"}
 _COUNTS_SINCE: Final = Release(3, 9)  # with KRaft
@@ -42,7 +44,7 @@ def _judged(facts: AuditFacts) -> list[AuditedTopic]:
 def _below_minimum(facts: AuditFacts, topic: AuditedTopic, numbers: Sequence[int]) -> list[TopicPartition]:
     """The partitions that accept no transactional write and no marker now.
 
-    A leader never needs more replicas in sync than the partition has (Partition.effectiveMinIsr), but up to 3.3 it does.
+    A leader never needs more replicas in sync than the partition has (Partition.effectiveMinIsr); up to 3.3 it does.
     """
     is_capped = not facts.releases or max(facts.releases.values()) > _UNCAPPED_TO
     minimum = topic.number(MIN_ISR) or 1
@@ -311,3 +313,75 @@ def _minimum_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Ite
 
 def _fewest(topic: AuditedTopic) -> int:
     return min((len(topic.partitions[number].replicas) for number in _numbers(topic)), default=1)
+
+
+def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
+    """Markers that compaction removes before a replica that was away has copied them."""
+    copied = [
+        topic
+        for topic in facts.transactional_topics
+        if "compact" in (topic.value(CLEANUP) or "") and _fewest(topic) > 1 and topic.number(DELETE_RETENTION)
+    ]
+    short = [topic for topic in copied if (topic.number(DELETE_RETENTION) or _HOUR_MS) < _HOUR_MS]
+    if short:
+        names = [topic.name for topic in short]
+        yield exposure(
+            "compaction-race",
+            _WARN,
+            f"{some(names, _NAMED)}: compaction removes a marker after {short[0].value(DELETE_RETENTION)} ms, and a "
+            "replica that was away for longer never gets it",
+            Basis.BY_SETTING,
+            names,
+            [SeenValue("DescribeConfigs", f"{DELETE_RETENTION} of {names[0]}", str(short[0].value(DELETE_RETENTION)))],
+            [remedy("compaction-race", "retention", topic=name) for name in names[:EXAMPLES]],
+            topics=frozenset(names),
+            key=DELETE_RETENTION,
+        )
+    away = [
+        topic.place(number)
+        for topic in copied
+        if topic not in short
+        for number in _numbers(topic)
+        if len(topic.partitions[number].in_sync) < len(topic.partitions[number].replicas)
+    ]
+    if away:
+        topic = facts.topics[away[0].topic]
+        yield exposure(
+            "compaction-race",
+            _WARN,
+            f"{len(away)} compacted partitions have a replica that is out of sync: it must be back within "
+            f"{topic.value(DELETE_RETENTION)} ms",
+            Basis.PROVEN,
+            away,
+            [_in_sync(topic, away[0])],
+            [remedy("compaction-race", "back")],
+            topics=frozenset(place.topic for place in away),
+            key="in_sync",
+        )
+
+
+def retention_below_timeout(facts: AuditFacts) -> Iterator[Exposure]:
+    """Retention that deletes data before its transaction has to end."""
+    for topic in facts.transactional_topics:
+        retention = topic.number(RETENTION)
+        if retention is None or retention <= 0 or "delete" not in (topic.value(CLEANUP) or ""):
+            continue
+        writers = [one for one in (facts.ids or {}).values() if any(topic.name == at.topic for at in one.partitions)]
+        longest = max(writers, key=lambda one: one.last.timeout_ms, default=None)
+        if longest is None or longest.last.timeout_ms <= retention:
+            continue
+        yield exposure(
+            "retention-below-timeout",
+            _WARN,
+            f"{topic.name}: retention deletes data after {retention} ms, and {quoted(longest.name)} may keep a "
+            "transaction "
+            f"open for {longest.last.timeout_ms} ms",
+            Basis.BY_SETTING,
+            [topic.name],
+            [SeenValue("DescribeConfigs", f"{RETENTION} of {topic.name}", str(retention))],
+            [
+                remedy("retention-below-timeout", "longer", topic=topic.name, value=longest.last.timeout_ms),
+                remedy("retention-below-timeout", "shorter"),
+            ],
+            topics=frozenset({topic.name}),
+        )

@@ -4,7 +4,7 @@ Apart: what is asked is apart from what is shown.
 
 With B brokers and T topics with transactional data: ApiVersions and DescribeConfigs of each broker, 2 B; Metadata, 1;
 the coordinators' log, ListOffsets 2 B and its Fetches; DescribeProducers of the topics that the log does not name, B;
-DescribeConfigs of the T topics, 1 for 500.
+DescribeConfigs of the T topics, 1 for 500; DescribeAcls, 4.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from txnwatch.state.model.values import (
 from txnwatch.state.text import grouped, some
 from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request, settings_of
 from txnwatch.streaming.admin.transaction_requests import describe_producers
+from txnwatch.streaming.audit.acl_rules import read_rules
 from txnwatch.streaming.audit.coordinator_history import read_ids
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -61,6 +62,7 @@ def gather(cluster: Cluster, max_log_bytes: int, is_wanted: Callable[[str], obje
         transactional = {place for place in transactional if is_wanted(place.topic)}
     judged = {place.topic for place in transactional} | ({TRANSACTION_STATE_TOPIC} & topics.keys())
     settings = _topic_settings(cluster, sorted(judged & topics.keys()))
+    acls = read_rules(cluster)
     return AuditFacts(
         brokers=brokers,
         topics={
@@ -70,7 +72,9 @@ def gather(cluster: Cluster, max_log_bytes: int, is_wanted: Callable[[str], obje
         },
         now_ms=wall_clock_ms(),
         ids=ids,
-        missing=(*missing, *not_described),
+        rules=acls.rules,
+        is_open=acls.is_open,
+        missing=(*missing, *not_described, *acls.missing),
     )
 
 

@@ -24,7 +24,7 @@ from support.shell_tools import ShellTools
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
@@ -39,12 +39,13 @@ HEALTHY = {
 }
 UNCLEAN = "unclean.leader.election.enable"
 VERSIONS = ("4.4.0", "4.3.1", "3.9.2", "3.3.2")
-# What no setting changes: it follows from the release, or from the clients, which use librdkafka.
+# What no setting changes: it follows from the release, from the clients, which use librdkafka, or from
+# brokers without an authorizer.
 BY_RELEASE: dict[str, set[str]] = {
-    "4.4.0": {"info marker-skipped", "info old-protocol"},
-    "4.3.1": {"info marker-skipped", "info old-protocol"},
-    "3.9.2": set(),
-    "3.3.2": {"warn no-verification", "info stuck-prepare-bugs"},
+    "4.4.0": {"info marker-skipped", "info old-protocol", "info internal-writers"},
+    "4.3.1": {"info marker-skipped", "info old-protocol", "info internal-writers"},
+    "3.9.2": {"info internal-writers"},
+    "3.3.2": {"warn no-verification", "info stuck-prepare-bugs", "info internal-writers"},
 }
 
 
@@ -158,10 +159,12 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
         create_topic(cluster, "idle-one-replica", replicas=[[3]], config={UNCLEAN: "true"})
         create_topic(cluster, "idle-unclean", replicas=[[1, 2]], config={UNCLEAN: "true"})
     topic = ConfigResource.Type.TOPIC
-    set_on(audited, topic, "needs-all", min_insync_replicas="3")
+    set_on(audited, topic, "needs-all", min_insync_replicas="3", retention_ms="30000")
+    set_on(audited, topic, CONSUMER_OFFSETS_TOPIC, delete_retention_ms="1000")
     set_on(audited, topic, "unclean", unclean_leader_election_enable="true", min_insync_replicas="1")
     set_on(audited, topic, TRANSACTION_STATE_TOPIC, cleanup_policy="compact,delete", min_insync_replicas="1")
     expected = {"warn replication", "critical coordinator-log-config", "warn coordinator-log-config"}
+    expected |= {"warn compaction-race", "warn retention-below-timeout"}
     expected |= {"info unclean-election"} if audited.version == "3.3.2" else {"critical unclean-election"}
     if audited.verifies:
         set_verification(audited.kafka.bootstrap_servers, [2], enabled=False)

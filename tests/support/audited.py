@@ -88,7 +88,8 @@ def log(**more: Any) -> AuditedTopic:
 
 def offsets(**more: Any) -> AuditedTopic:
     """`__consumer_offsets` with offsets that were committed in a transaction."""
-    return topic(CONSUMER_OFFSETS_TOPIC, settings={"cleanup.policy": "compact"}, **more)
+    settings = {"cleanup.policy": "compact", **more.pop("settings", {})}
+    return topic(CONSUMER_OFFSETS_TOPIC, settings=settings, **more)
 
 
 def record(state: TransactionState = TransactionState.COMPLETE_COMMIT, **more: Any) -> LoggedState:

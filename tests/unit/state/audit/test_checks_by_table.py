@@ -102,6 +102,18 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
             brokers=three("3.9", versions=dict(broker("3.9").versions) | {4: (0, 7)}),
         ),
     ),
+    "markers are kept for a second": (
+        "warn compaction-race",
+        facts(offsets(settings={"delete.retention.ms": "1000"})),
+    ),
+    "compacted, and a replica is away": (
+        "warn compaction-race",
+        facts(offsets(settings={"delete.retention.ms": "86400000"}, in_sync=[1, 2])),
+    ),
+    "a minute of retention": (
+        "warn retention-below-timeout",
+        facts(topic(settings={"retention.ms": "59999"}), ids=[an_id()]),
+    ),
     "one replica": ("warn replication", facts(topic(replicas=[2]))),
     "one replica of one broker": (
         "info replication",
@@ -186,6 +198,34 @@ SILENT: dict[str, tuple[str, AuditFacts]] = {
         facts(topic(transactional=False, settings={UNCLEAN: ("true", 1)})),
     ),
     "unclean and hidden": ("unclean-election", facts(topic(settings={UNCLEAN: ("", 1)}, settings_problem=HIDDEN))),
+    "compacted, with all replicas": (
+        "compaction-race",
+        facts(offsets(settings={"delete.retention.ms": "3600000"})),
+    ),
+    "compacted, with one replica": (
+        "compaction-race",
+        facts(offsets(replicas=[1], settings={"delete.retention.ms": "1000"})),
+    ),
+    "not compacted": (
+        "compaction-race",
+        facts(topic(settings={"delete.retention.ms": "1000"}, in_sync=[1])),
+    ),
+    "a retention as long as the timeout": (
+        "retention-below-timeout",
+        facts(topic(settings={"retention.ms": "60000"}), ids=[an_id()]),
+    ),
+    "retention without end": (
+        "retention-below-timeout",
+        facts(topic(settings={"retention.ms": "-1"}), ids=[an_id()]),
+    ),
+    "a short retention that nobody has written to": (
+        "retention-below-timeout",
+        facts(topic("orders", settings={"retention.ms": "1000"}), ids=[an_id()]),
+    ),
+    "a short retention that does not delete": (
+        "retention-below-timeout",
+        facts(topic(settings={"retention.ms": "1000", "cleanup.policy": "compact"}), ids=[an_id()]),
+    ),
     "one replica without data": ("replication", facts(topic(replicas=[2], transactional=False))),
     "a minimum of 2 of one replica": ("critical replication", facts(topic(replicas=[1]))),
     "a minimum of 2 of 3": ("replication", facts()),
@@ -211,7 +251,9 @@ def test_a_healthy_cluster_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    "check", [one for one in CHECKS if one.group is not CheckGroup.IDS], ids=lambda check: check.name
+    "check",
+    [one for one in CHECKS if one.group not in {CheckGroup.IDS, CheckGroup.RIGHTS}],
+    ids=lambda check: check.name,
 )
 def test_each_check_has_rows_for_each_severity_and_a_near_miss(check: object) -> None:
     name = getattr(check, "name")  # noqa: B009
