@@ -28,6 +28,7 @@ PROPERTIES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.max.timeout.ms": "7200000",
 }
 HOUR_MS = 3_600_000
 OWNERS = '[[owner]]\nteam = "checkout"\ncontact = "#checkout"\ntransactional_ids = ["slow-*"]\n'
@@ -88,6 +89,7 @@ def test_what_ids_do_is_found(
         ("warn", "times-out", "slow-{n}"),
         ("warn", "fenced-while-open", "shared"),
         ("info", "never-commits", "probe-{n}"),
+        ("warn", "long-timeout", "hour"),
         ("info", "old-protocol", "clients"),
     }
     flags = ("--owners-file", str(owners))
@@ -98,7 +100,14 @@ def test_what_ids_do_is_found(
     (slow,) = (row for row in rows if row["check"] == "times-out")
     assert (slow["exposed_ids"], slow["owners"]) == (3, ["checkout (#checkout)"])
     muted = rows_of(kafka_with_rights, capsys, "--ignore", "times-out:slow-{n}", "--min-severity", "warn")
-    assert {row["check"] for row in muted if row["group"] == "transactional ids"} == {"fenced-while-open"}
+    assert {row["check"] for row in muted if row["group"] == "transactional ids"} == {
+        "fenced-while-open",
+        "long-timeout",
+    }
+
+
+def of_users(rows: Rows) -> set[tuple[str, str, str]]:
+    return {one for one in findings(rows) if one[2].startswith("User:")}
 
 
 def test_a_right_on_the_internal_topics_is_found_and_denied(
@@ -106,22 +115,22 @@ def test_a_right_on_the_internal_topics_is_found_and_denied(
 ) -> None:
     tools, everywhere = ShellTools(tmp_path), Right(AclOperation.WRITE, ResourceType.TOPIC, "*")
     grants = [Grants(kafka_with_rights.bootstrap_servers, user) for user in ("app", "*")]
-    assert not any(row["group"] == "rights" for row in rows_of(kafka_with_rights, capsys))
+    assert of_users(rows_of(kafka_with_rights, capsys)) == set()
     for user in grants:
-        user.grant(everywhere)
+        user.add(everywhere)
     ids = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "*")
-    grants[0].grant(ids)
+    grants[0].add(ids)
     expected = {("critical", "internal-writers", "User:*"), ("warn", "internal-writers", "User:app")}
     expected |= {("info", "id-owners", "User:app")}
     eventually(
-        lambda: {one for one in findings(rows_of(kafka_with_rights, capsys)) if "User" in one[2]} == expected,
+        lambda: of_users(rows_of(kafka_with_rights, capsys)) == expected,
         20.0,
         "the holders of the rights",
     )
     for row in rows_of(kafka_with_rights, capsys):
         if row["check"] == "internal-writers":
             for remedy in row["remedies"]:
-                tools.run(f"{remedy['command']} --force")
+                tools.run(remedy["command"])
     eventually(
         lambda: (
             {one for one in findings(rows_of(kafka_with_rights, capsys)) if "User" in one[2]}
@@ -133,7 +142,7 @@ def test_a_right_on_the_internal_topics_is_found_and_denied(
 
 
 def test_partitions_that_are_added_to_the_coordinators_log_are_proven(
-    kafka_with_rights: EmbeddedKafka, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    kafka_with_rights: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The last test of this cluster: there is no way back."""
     from confluent_kafka.admin import AdminClient, NewPartitions
