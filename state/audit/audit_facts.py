@@ -161,8 +161,7 @@ class AuditFacts:
 
     Attributes:
         now_ms: the clock of this machine, only for ages of hours and days.
-        ids: by the coordinators' log; None if it could not be read.
-        log_partitions: how many partitions the coordinators' log has by the metadata.
+        ids: by the coordinators' log; None if it could not be read. `has_all_ids`: whether all of it was read.
         rules: the ACLs; None if they are hidden, or if the brokers have no authorizer (`is_open`).
         missing: what could not be asked.
     """
@@ -171,7 +170,7 @@ class AuditFacts:
     topics: Mapping[str, AuditedTopic]
     now_ms: TimestampMs
     ids: Mapping[str, AuditedId] | None = None
-    log_sizes: Mapping[int, int] = field(default_factory=dict)
+    has_all_ids: bool = True
     rules: Sequence[AclRule] | None = None
     is_open: bool = False
     missing: tuple[NotAudited, ...] = ()

@@ -110,7 +110,7 @@ def _old_clients(facts: AuditFacts) -> list[AuditedId] | None:
 
 def _has_new_clients_only(facts: AuditFacts) -> bool:
     """Whether each id of the last week certainly has a client of transaction.version 2."""
-    if not facts.ids or (facts.transaction_version or 0) < 2:
+    if not facts.ids or not facts.has_all_ids or (facts.transaction_version or 0) < 2:
         return False
     recent = [one for one in facts.ids.values() if facts.now_ms - one.last.updated_ms < _WEEK_MS]
     return bool(recent) and all(client_version(one) for one in recent)

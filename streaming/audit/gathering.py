@@ -72,6 +72,7 @@ def gather(cluster: Cluster, max_log_bytes: int, is_wanted: Callable[[str], obje
         },
         now_ms=wall_clock_ms(),
         ids=ids,
+        has_all_ids=not missing,
         rules=acls.rules,
         is_open=acls.is_open,
         missing=(*missing, *not_described, *acls.missing),
