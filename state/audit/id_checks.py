@@ -81,8 +81,9 @@ def reused_producer_ids(facts: AuditFacts) -> Iterator[Exposure]:
 
 _UUID: Final = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _HEX: Final = r"(?<![0-9a-zA-Z])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8,64}(?![0-9a-zA-Z])"
-_LONG: Final = r"[0-9]{10,20}"
+_LONG: Final = r"(?<![0-9])[1-9][0-9]{9,19}(?![0-9])"  # with zeros in front it is a counter
 _MASKED: Final = re.compile(f"(?P<uuid>{_UUID})|(?P<hex>{_HEX})|(?P<random>{_LONG})|(?P<n>[0-9]+)")
+_HAS_RANDOM: Final = re.compile(f"{_UUID}|{_HEX}|{_LONG}")
 _RANDOM: Final = ("{uuid}", "{hex}", "{random}")
 _LONGEST = 300  # a longer id is its own form: masking it takes too long
 
@@ -122,6 +123,16 @@ def _whole(one: AuditedId) -> list[LoggedState]:
     return [record for record in one.records if since is not None and record.timestamp_ms >= since]
 
 
+def _that_ended(facts: AuditFacts) -> list[AuditedId]:
+    """The ids with a transaction whose end was decided, in the part of the log that has every record."""
+    return [
+        one
+        for one in (facts.ids or {}).values()
+        if len(one.records) > 1 or one.last.state in _PREPARED
+        if any(record.state in _PREPARED for record in _whole(one))
+    ]
+
+
 def _timed_out(record: LoggedState) -> bool:
     """Whether the transaction was aborted after it had been open for its timeout."""
     return (
@@ -133,7 +144,7 @@ def _timed_out(record: LoggedState) -> bool:
 
 def times_out(facts: AuditFacts) -> Iterator[Exposure]:
     """Transactions that their coordinator aborted at their timeout."""
-    for form, ids in by_form((facts.ids or {}).values()).items():
+    for form, ids in by_form(_that_ended(facts)).items():
         ended = [(one, record) for one in ids for record in _whole(one) if record.state in _PREPARED]
         late = [(one, record) for one, record in ended if _timed_out(record)]
         if not late:
@@ -161,7 +172,7 @@ def _seen(one: AuditedId, record: LoggedState, what: str) -> SeenValue:
 
 def fenced_while_open(facts: AuditFacts) -> Iterator[Exposure]:
     """Ids that are initialised again and again while a transaction is open."""
-    for form, ids in by_form((facts.ids or {}).values()).items():
+    for form, ids in by_form(_that_ended(facts)).items():
         found = [(one, fences) for one in ids if _are_dense(fences := _fences(_whole(one)))]
         if not found:
             continue
@@ -211,7 +222,7 @@ def _are_dense(records: list[LoggedState]) -> bool:
 
 def one_shot_ids(facts: AuditFacts) -> Iterator[Exposure]:
     """Ids that are used once."""
-    for form, ids in by_form((facts.ids or {}).values()).items():
+    for form, ids in by_form(one for one in (facts.ids or {}).values() if _HAS_RANDOM.search(one.name)).items():
         if len(ids) < _MANY or not is_random(form):
             continue
         idle = [one for one in ids if facts.now_ms - one.last.updated_ms >= _DAY_MS]
@@ -279,7 +290,7 @@ def old_protocol(facts: AuditFacts) -> Iterator[Exposure]:
 
 def never_commits(facts: AuditFacts) -> Iterator[Exposure]:
     """Applications whose transactions all abort."""
-    for form, ids in by_form((facts.ids or {}).values()).items():
+    for form, ids in by_form(_that_ended(facts)).items():
         ended = [record for one in ids for record in _whole(one) if record.state in _PREPARED]
         if len(ended) >= _PROBES and all(record.state in _ABORTED for record in ended):
             yield exposure(

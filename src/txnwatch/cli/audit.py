@@ -6,6 +6,7 @@ It only reads. The checks are in state/audit; docs/audit.md lists them.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -194,8 +195,10 @@ def _check_line(check: Any) -> CheckLine:  # noqa: ANN401 - AuditCheck
 
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
+    gc.disable()  # a log of a million records makes as many values, and none of them is in a cycle: half of the time
     facts = gather(cluster, parsed.max_log_bytes, parsed.topic.fullmatch if parsed.topic is not None else None)
     result = audit(facts)
+    gc.enable()
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     admin = Grantee(parsed.bootstrap_server, principal, is_configured=is_configured)
     least = ExposureSeverity(parsed.min_severity).rank

@@ -152,6 +152,7 @@ def test_of_many_findings_of_a_check_the_worst_are_shown_and_the_others_counted(
         ("ledger-6c84fb90-12c4-11e1-840d-7b25c5ee775a-2", "ledger-{uuid}-{n}"),
         ("sink-3f9a0bc1", "sink-{hex}"),
         ("run-1764365000000", "run-{random}"),
+        ("job-0000000000000017", "job-{n}"),
         ("deadbeef", "deadbeef"),
         ("payments", "payments"),
     ],
