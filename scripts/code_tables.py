@@ -286,6 +286,8 @@ def audit_schema() -> str:
         "exposed_ids": {"type": ["integer", "null"]},
         "transactional_ids": texts,
         "owners": texts,
+        "incidents": {"type": ["integer", "null"]},
+        "incident_ids": texts,
         "docs": text,
     }
     envelope: dict[str, object] = {

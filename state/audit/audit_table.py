@@ -8,9 +8,11 @@ or it says what it would need.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from txnwatch.state.model.verdicts import Verdict
 
 
 class ExposureSeverity(StrEnum):
@@ -80,6 +82,7 @@ class AuditCheck:
         right: what it needs beyond the rights of `find-hanging`.
         asks: the requests that it rests on.
         issues: of Apache Kafka.
+        explains: the verdicts of incidents that it can be the cause of.
     """
 
     name: str
@@ -91,7 +94,7 @@ class AuditCheck:
     right: str
     asks: str
     issues: tuple[str, ...] = ()
-    needs_log: bool = field(default=False)
+    explains: frozenset[Verdict] = frozenset()
 
 
 _CRITICAL, _WARN, _INFO = ExposureSeverity
@@ -129,6 +132,7 @@ CHECKS: Final = (
         "none",
         "ApiVersions, Metadata, DescribeProducers",
         ("KAFKA-20734",),
+        explains=frozenset({Verdict.HANGING}),
     ),
     AuditCheck(
         "no-verification",
@@ -166,6 +170,7 @@ CHECKS: Final = (
         _CLUSTER_SETTINGS,
         "ApiVersions, DescribeConfigs of brokers, the coordinators' log",
         ("KAFKA-14402", "KAFKA-15784"),
+        explains=frozenset({Verdict.HANGING, Verdict.STRAY_WRITE}),
     ),
     AuditCheck(
         "old-transaction-version",
@@ -190,6 +195,7 @@ CHECKS: Final = (
         "none",
         "ApiVersions, the coordinators' log",
         ("KIP-890",),
+        explains=frozenset({Verdict.STRAY_WRITE}),
     ),
     AuditCheck(
         "mixed-versions",
@@ -225,6 +231,7 @@ CHECKS: Final = (
         _CLUSTER_SETTINGS,
         "ApiVersions, DescribeConfigs of brokers",
         ("KAFKA-16352", "KAFKA-17877"),
+        explains=frozenset({Verdict.STUCK_PREPARE}),
     ),
     AuditCheck(
         "epoch-bugs",
@@ -242,6 +249,7 @@ CHECKS: Final = (
         "none",
         "ApiVersions",
         ("KAFKA-19367", "KAFKA-20090"),
+        explains=frozenset({Verdict.LATE}),
     ),
     AuditCheck(
         "late-gauge-blind",
@@ -276,6 +284,7 @@ CHECKS: Final = (
         },
         _TOPIC_SETTINGS,
         "Metadata, DescribeConfigs of the topic",
+        explains=frozenset({Verdict.HANGING, Verdict.STUCK_PREPARE, Verdict.LATE}),
     ),
     AuditCheck(
         "coordinator-partitions",
@@ -294,7 +303,7 @@ CHECKS: Final = (
         "none",
         "Metadata, the coordinators' log",
         ("KAFKA-20029",),
-        needs_log=True,
+        explains=frozenset({Verdict.HANGING, Verdict.LATE}),
     ),
     AuditCheck(
         "producer-id-reused",
@@ -312,7 +321,7 @@ CHECKS: Final = (
         },
         "none",
         "the coordinators' log",
-        needs_log=True,
+        explains=frozenset({Verdict.HANGING, Verdict.STRAY_WRITE}),
     ),
     AuditCheck(
         "unclean-election",
@@ -334,6 +343,7 @@ CHECKS: Final = (
         _TOPIC_SETTINGS,
         "DescribeConfigs of topics",
         ("KAFKA-7408", "KAFKA-20716"),
+        explains=frozenset({Verdict.HANGING}),
     ),
     AuditCheck(
         "replication",
@@ -355,6 +365,7 @@ CHECKS: Final = (
         },
         _TOPIC_SETTINGS,
         "Metadata, DescribeProducers, DescribeConfigs of topics",
+        explains=frozenset({Verdict.STUCK_PREPARE}),
     ),
     AuditCheck(
         "compaction-race",
@@ -377,6 +388,7 @@ CHECKS: Final = (
         },
         _TOPIC_SETTINGS,
         "Metadata, DescribeConfigs of topics",
+        explains=frozenset({Verdict.HANGING}),
     ),
     AuditCheck(
         "retention-below-timeout",
@@ -392,7 +404,6 @@ CHECKS: Final = (
         },
         _TOPIC_SETTINGS,
         "DescribeConfigs of topics, the coordinators' log",
-        needs_log=True,
     ),
     AuditCheck(
         "times-out",
@@ -411,7 +422,7 @@ CHECKS: Final = (
         },
         "none",
         "the coordinators' log",
-        needs_log=True,
+        explains=frozenset({Verdict.LONG_RUNNING}),
     ),
     AuditCheck(
         "fenced-while-open",
@@ -425,7 +436,6 @@ CHECKS: Final = (
         {"one": RemedyLine("all", "give each running producer a transactional id of its own")},
         "none",
         "the coordinators' log",
-        needs_log=True,
     ),
     AuditCheck(
         "one-shot-ids",
@@ -443,7 +453,7 @@ CHECKS: Final = (
         },
         "none",
         "the coordinators' log",
-        needs_log=True,
+        explains=frozenset({Verdict.LONG_RUNNING}),
     ),
     AuditCheck(
         "long-timeout",
@@ -458,7 +468,7 @@ CHECKS: Final = (
         },
         "none",
         "the coordinators' log",
-        needs_log=True,
+        explains=frozenset({Verdict.LONG_RUNNING}),
     ),
     AuditCheck(
         "old-protocol",
@@ -478,7 +488,7 @@ CHECKS: Final = (
         "none",
         "ApiVersions, the coordinators' log",
         ("KIP-890",),
-        needs_log=True,
+        explains=frozenset({Verdict.STRAY_WRITE}),
     ),
     AuditCheck(
         "never-commits",
@@ -490,7 +500,6 @@ CHECKS: Final = (
         {"errors": RemedyLine("all", "look at the errors of the application")},
         "none",
         "the coordinators' log",
-        needs_log=True,
     ),
     AuditCheck(
         "internal-writers",

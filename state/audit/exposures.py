@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txnwatch.state.audit.audit_facts import AuditFacts, NotAudited
-from txnwatch.state.audit.audit_table import BY_NAME, AuditCheck, Basis, ExposureSeverity
-from txnwatch.state.model.values import BrokerId, TopicPartition
+from txnwatch.state.audit.audit_table import BY_NAME, AuditCheck, Basis, CheckGroup, ExposureSeverity
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import BrokerId, DurationMs, TimestampMs, TopicPartition, elapsed
 
 EXAMPLES = 5
 _REPLICAS = 3
@@ -129,3 +130,24 @@ def exposed_ids(one: Exposure, facts: AuditFacts) -> Sequence[str] | None:
         for name, found in facts.ids.items()
         if not one.topics.isdisjoint(place.topic for place in found.partitions)
     ]
+
+
+WEEK_MS: Final = DurationMs(7 * 86_400_000)
+
+
+def explained(one: Exposure, events: Iterable[IncidentEvent], now_ms: TimestampMs) -> list[str]:
+    """The incidents of the last week that fit a finding: by their verdict, and by its topics or its ids if it has some.
+
+    The events topic is no evidence, so this is no finding: it is where to look first.
+    """
+    newest = {event.incident_id: event for event in events if elapsed(event.time_ms, now_ms) < WEEK_MS}
+    return [name for name, event in newest.items() if _fits(one, event)]
+
+
+def _fits(one: Exposure, event: IncidentEvent) -> bool:
+    if event.verdict not in one.check.explains:
+        return False
+    if one.topics:
+        pending = {place.rpartition("-")[0] for place in event.pending_partitions}
+        return event.topic in one.topics or not pending.isdisjoint(one.topics)
+    return one.check.group is not CheckGroup.IDS or event.transactional_id in one.ids

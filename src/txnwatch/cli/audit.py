@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from txnwatch.cli.one_shot import (
     add_connection_flags,
+    add_events_flags,
     add_output_flags,
     add_owners_flag,
     ask,
@@ -26,8 +27,9 @@ from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.state.audit.audit_facts import AuditFacts
 from txnwatch.state.audit.audit_table import BY_NAME, CHECKS, ExposureSeverity
 from txnwatch.state.audit.auditing import audit
-from txnwatch.state.audit.exposures import EXAMPLES, ChosenRemedy, Exposure, exposed_ids
+from txnwatch.state.audit.exposures import EXAMPLES, ChosenRemedy, Exposure, explained, exposed_ids
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import Subject
 from txnwatch.state.text import Grantee, some, some_names
 from txnwatch.streaming.audit.gathering import gather
@@ -50,6 +52,7 @@ class AuditRow:
         remedies: what to do, each with its command if there is one.
         transactional_ids: the first of the ids that are exposed; `exposed_ids` is their number, None if not known.
         owners: the teams of these ids and topics by the table of owners.
+        incidents: how many of the last week fit it, by the events topic; None if that was not read.
     """
 
     severity: str
@@ -66,6 +69,8 @@ class AuditRow:
     exposed_ids: int | None
     transactional_ids: tuple[str, ...]
     owners: tuple[str, ...]
+    incidents: int | None
+    incident_ids: tuple[str, ...]
     docs: str
 
     def lines(self) -> Iterator[str]:
@@ -79,6 +84,9 @@ class AuditRow:
             yield f"  transactional ids: {self.exposed_ids}, for example {some_names(self.transactional_ids, EXAMPLES)}"
         if self.owners:
             yield f"  owners: {some(self.owners, EXAMPLES)}"
+        if self.incidents:
+            named = some(self.incident_ids, EXAMPLES)
+            yield f"  incidents of the last week that fit: {self.incidents}, for example {named}"
         for one in self.evidence:
             yield f"  evidence: {one['request']}: {one['field']}: {one['value']}"
         for remedy in self.remedies:
@@ -147,6 +155,12 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         metavar="BYTES",
         help="how much of the coordinators' log is read at most (default: %(default)s)",
     )
+    parser.add_argument(
+        "--incidents",
+        action="store_true",
+        help="also read the events topic, and count the incidents of the last week that fit each finding",
+    )
+    add_events_flags(parser)
     add_owners_flag(parser)
     add_output_flags(parser, has_table=False)
     parser.set_defaults(run=run)
@@ -199,6 +213,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     facts = gather(cluster, parsed.max_log_bytes, parsed.topic.fullmatch if parsed.topic is not None else None)
     result = audit(facts)
     gc.enable()
+    events = _incidents(parsed) if parsed.incidents else None
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     admin = Grantee(parsed.bootstrap_server, principal, is_configured=is_configured)
     least = ExposureSeverity(parsed.min_severity).rank
@@ -209,7 +224,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         command="audit",
         cluster_id=cluster.known.cluster_id,
         row_type=AuditRow,
-        rows=[row_of_exposure(one, facts, admin, parsed.owners) for one in shown],
+        rows=[row_of_exposure(one, facts, admin, parsed.owners, events) for one in shown],
         not_checked=tuple(NotChecked(*one) for one in result.missing),
         left_out=(
             *(LeftOut(number, f"findings of {name}", "the worst are shown") for name, number in result.folded.items()),
@@ -234,9 +249,19 @@ def summary(shown: Sequence[Exposure], *, has_all: bool) -> str:
     return found
 
 
-def row_of_exposure(one: Exposure, facts: AuditFacts, admin: Grantee, owners: OwnerTable) -> AuditRow:
-    """A finding as a row, with its owners and with commands for this cluster."""
+def _incidents(parsed: argparse.Namespace) -> list[IncidentEvent]:
+    """The events of the events topic; records that are no events are left out."""
+    from txnwatch.cli.events_access import read_events_topic  # noqa: PLC0415 - imports confluent_kafka
+
+    return [one for one in read_events_topic(parsed) if isinstance(one, IncidentEvent)]
+
+
+def row_of_exposure(
+    one: Exposure, facts: AuditFacts, admin: Grantee, owners: OwnerTable, events: Sequence[IncidentEvent] | None = None
+) -> AuditRow:
+    """A finding as a row, with its owners, with commands for this cluster, and with the incidents that fit it."""
     ids = exposed_ids(one, facts)
+    fitting = explained(one, events, facts.now_ms) if events is not None else None
     return AuditRow(
         severity=str(one.severity),
         check=one.check.name,
@@ -252,6 +277,8 @@ def row_of_exposure(one: Exposure, facts: AuditFacts, admin: Grantee, owners: Ow
         exposed_ids=len(ids) if ids is not None else None,
         transactional_ids=tuple(ids[:EXAMPLES]) if ids is not None else (),
         owners=tuple(_teams(one, ids or (), owners)),
+        incidents=len(fitting) if fitting is not None else None,
+        incident_ids=tuple(fitting[:EXAMPLES]) if fitting is not None else (),
         docs=f"docs/audit.md#{one.check.name}",
     )
 
