@@ -36,7 +36,7 @@ from txnwatch.state.text import grouped, some
 from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request, settings_of
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.audit.acl_rules import read_rules
-from txnwatch.streaming.audit.coordinator_history import read_ids
+from txnwatch.streaming.audit.coordinator_history import IdHistories, read_ids
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
@@ -46,8 +46,8 @@ _TOPICS_AT_ONCE = 500
 _NAMED = 3
 
 
-def gather(cluster: Cluster, max_log_bytes: int, is_wanted: Callable[[str], object] | None = None) -> AuditFacts:
-    """The facts; what cannot be asked is in `missing`.
+def gather(cluster: Cluster, max_log_bytes: int | None, is_wanted: Callable[[str], object] | None = None) -> AuditFacts:
+    """The facts; what cannot be asked is in `missing`. With None the coordinators' log is not read.
 
     Raises:
         BrokerError: no broker answers.
@@ -55,7 +55,7 @@ def gather(cluster: Cluster, max_log_bytes: int, is_wanted: Callable[[str], obje
     brokers = _brokers(cluster)
     topics, racks = _metadata(cluster)
     brokers = {node: replace(broker, rack=racks.get(node)) for node, broker in brokers.items()}
-    ids, missing = read_ids(cluster, max_log_bytes)
+    ids, missing = read_ids(cluster, max_log_bytes) if max_log_bytes is not None else IdHistories(None, ())
     named = {place for one in (ids or {}).values() for place in one.partitions}
     transactional, not_described = _transactional(cluster, topics, named)
     if is_wanted is not None:

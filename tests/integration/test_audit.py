@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ from support.shell_tools import ShellTools
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
+from txnwatch.state.audit.audit_table import ExposureSeverity
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from txnwatch.watch.hourly_audit import HourlyAudit
 from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
@@ -180,6 +182,24 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
     assert "one-replica-0" in " ".join(" ".join(row["examples"]) for row in rows if row["check"] == "replication")
     follow(audited, rows)
     eventually(lambda: findings(rows_of(audited, capsys)) == healthy, 30.0, "every finding to be gone")
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def info(self, message: str, /) -> None:
+        self.lines.append(message)
+
+    warning = info
+
+
+def test_a_watch_repeats_the_checks_that_do_not_read_the_log(audited: AuditedCluster) -> None:
+    log, taken = _Lines(), list[Mapping[ExposureSeverity, int]]()
+    HourlyAudit(lambda: connect(audited.kafka), log, taken.append).look()
+    without_log = {one.split()[0] for one in BY_RELEASE[audited.version] if "old-protocol" not in one}
+    assert {severity for severity, count in taken[0].items() if count} == without_log
+    assert log.lines[0].startswith("audit: ")
 
 
 @pytest.mark.long
