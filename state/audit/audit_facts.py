@@ -187,6 +187,11 @@ class AuditFacts:
         return [topic for topic in found if topic.transactional]
 
     @property
+    def is_unused(self) -> bool:
+        """Whether it is certain that nobody uses transactions."""
+        return self.ids is not None and not self.ids and self.has_all_ids and not self.transactional_topics
+
+    @property
     def releases(self) -> dict[BrokerId, Release]:
         """The release of each broker whose release is known."""
         found = {node: broker.release for node, broker in sorted(self.brokers.items())}

@@ -140,7 +140,8 @@ CHECKS: Final = (
         (_CRITICAL, _WARN, _INFO),
         "a broker does not verify that a write belongs to an open transaction, so a late write of a client below "
         "transaction version 2 hangs: its setting is false, or its release is before 3.6. critical if the setting is "
-        "false and an id of such a client wrote within 7 days, info if the log shows only other clients, else warn",
+        "false and an id of such a client wrote within 7 days, info if the log shows only other clients or no "
+        "transactional id, else warn",
         "true on every broker; release 3.6 without `__consumer_offsets` in a transaction",
         {
             "default": RemedyLine(

@@ -92,6 +92,7 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
         [*_of_release(facts, affected), evidence],
         [*remedies, remedy("marker-skipped", "upgrade")],
         topics=frozenset(place.topic for place in weak),
+        key="replicas",
     )
 
 
@@ -121,7 +122,7 @@ def no_verification(facts: AuditFacts) -> Iterator[Exposure]:
     off = [node for node, one in sorted(facts.brokers.items()) if one.settings.get(VERIFICATION) == "false"]
     if off:
         old = _old_clients(facts)
-        severity = _CRITICAL if old else _INFO if _has_new_clients_only(facts) else _WARN
+        severity = _CRITICAL if old else _INFO if facts.is_unused or _has_new_clients_only(facts) else _WARN
         others = f": {len(old)} transactional ids of old clients wrote within 7 days" if old else ""
         yield exposure(
             "no-verification",
@@ -138,7 +139,7 @@ def no_verification(facts: AuditFacts) -> Iterator[Exposure]:
     if before:
         yield exposure(
             "no-verification",
-            _WARN,
+            _INFO if facts.is_unused else _WARN,
             f"{nodes(before)}: no release before 3.6 verifies that a write belongs to a transaction",
             Basis.BY_VERSION,
             before,

@@ -196,6 +196,7 @@ def unclean_election(facts: AuditFacts) -> Iterator[Exposure]:
             [SeenValue("DescribeConfigs", f"{UNCLEAN} of {some(names, _NAMED)}", "true")],
             [remedy("unclean-election", "topic", topic=name) for name in names[:EXAMPLES]],
             topics=frozenset(names),
+            key=what.partition(":")[0],
         )
 
 
@@ -255,6 +256,7 @@ def replication(facts: AuditFacts) -> Iterator[Exposure]:
             [SeenValue("Metadata", f"replicas of {place}", str(replicas))],
             [more_replicas("replication", facts, single)],
             topics=frozenset(one.topic for one in single),
+            key="replicas",
         )
     stopped = [(topic, place) for topic in topics for place in _below_minimum(facts, topic, _numbers(topic))]
     if stopped:
@@ -267,6 +269,7 @@ def replication(facts: AuditFacts) -> Iterator[Exposure]:
             [_in_sync(*stopped[0])],
             [remedy("replication", "broker")],
             topics=frozenset(topic.name for topic, _ in stopped),
+            key="in_sync",
         )
     yield from _minimum_of_topics(facts, topics)
     yield from _racks_of_topics(facts, topics)
@@ -284,6 +287,7 @@ def _racks_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Itera
             [SeenValue("Metadata", f"racks of {one_rack[0]}", "one")],
             [remedy("replication", "racks")],
             topics=frozenset(place.topic for place in one_rack),
+            key="racks",
         )
 
 
@@ -308,6 +312,7 @@ def _minimum_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Ite
             *(remedy("replication", "min.isr", topic=topic.name, value=_fewest(topic) - 1) for topic in lower),
         ],
         topics=frozenset(names),
+        key=MIN_ISR,
     )
 
 

@@ -34,7 +34,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.text import grouped, some
 from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request, settings_of
-from txnwatch.streaming.admin.transaction_requests import describe_producers
+from txnwatch.streaming.admin.transaction_requests import Filters, describe_producers, list_filtered
 from txnwatch.streaming.audit.acl_rules import read_rules
 from txnwatch.streaming.audit.coordinator_history import IdHistories, read_ids
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -56,6 +56,8 @@ def gather(cluster: Cluster, max_log_bytes: int | None, is_wanted: Callable[[str
     topics, racks = _metadata(cluster)
     brokers = {node: replace(broker, rack=racks.get(node)) for node, broker in brokers.items()}
     ids, missing = read_ids(cluster, max_log_bytes) if max_log_bytes is not None else IdHistories(None, ())
+    if TRANSACTION_STATE_TOPIC not in topics and max_log_bytes is not None:
+        ids, missing = _without_log(cluster, missing)
     named = {place for one in (ids or {}).values() for place in one.partitions}
     transactional, not_described = _transactional(cluster, topics, named)
     if is_wanted is not None:
@@ -77,6 +79,12 @@ def gather(cluster: Cluster, max_log_bytes: int | None, is_wanted: Callable[[str
         is_open=acls.is_open,
         missing=(*missing, *not_described, *acls.missing),
     )
+
+
+def _without_log(cluster: Cluster, missing: tuple[NotAudited, ...]) -> IdHistories:
+    """No broker shows the log: it is hidden, or no transaction was ever begun, and then no id is missing."""
+    is_unused = list_filtered(cluster, Filters()).is_unused
+    return IdHistories({}, ()) if is_unused else IdHistories(None, missing)
 
 
 # Brokers.
