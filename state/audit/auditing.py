@@ -1,7 +1,5 @@
 """Evaluates all checks of the table over the facts. Pure: no I/O, no clock.
 
-Apart: it imports the checks, and each of them imports the table.
-
 Law: a check that cannot be certain makes no finding. What it would need is in `missing`, once.
 """
 

@@ -1,7 +1,5 @@
 """Asks a cluster for what `txnwatch audit` judges. Every request only reads, and their number is bounded.
 
-Apart: what is asked is apart from what is shown.
-
 With B brokers and T topics with transactional data: ApiVersions and DescribeConfigs of each broker, 2 B; Metadata, 1;
 the coordinators' log, ListOffsets 2 B and its Fetches; DescribeProducers of the topics that the log does not name, B;
 DescribeConfigs of the T topics, 1 for 500; DescribeAcls, 4.
