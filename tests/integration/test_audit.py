@@ -26,6 +26,7 @@ from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.audit.audit_table import ExposureSeverity
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from txnwatch.streaming.audit.gathering import gather
 from txnwatch.watch.hourly_audit import HourlyAudit
 from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
@@ -39,6 +40,7 @@ HEALTHY = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
 }
+LOG_BYTES = 100_000_000
 UNCLEAN = "unclean.leader.election.enable"
 VERSIONS = ("4.4.0", "4.3.1", "3.9.2", "3.3.2")
 # What no setting changes: it follows from the release, from the clients, which use librdkafka, or from
@@ -92,7 +94,13 @@ def audited(
             exactly_once_copier(kafka.bootstrap_servers, "ledger-copy", "payments", "ledger"),
         ):
             running.callback(application.start().stop)
-            eventually(lambda one=application: one.steps > 2, 60.0, "the applications to commit")  # type: ignore[misc]
+
+        def has_offsets_in_a_transaction() -> bool:
+            with contextlib.closing(connect(kafka)) as fresh:
+                topics = gather(fresh, LOG_BYTES).transactional_topics
+            return {"payments", "ledger", CONSUMER_OFFSETS_TOPIC} <= {topic.name for topic in topics}
+
+        eventually(has_offsets_in_a_transaction, 120.0, "the applications to commit")
     yield AuditedCluster(kafka, ShellTools(directory, version), version)
     clusters.end(f"audited {version}")
 
@@ -174,7 +182,11 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
     if audited.version >= "4.3":
         expected |= {"critical marker-skipped"}
     healthy = BY_RELEASE[audited.version]
-    eventually(lambda: findings(rows_of(audited, capsys)) >= expected, 20.0, f"each of {sorted(expected)}")
+
+    def lacks() -> set[str]:
+        return expected - findings(rows_of(audited, capsys))
+
+    eventually(lambda: not lacks(), 60.0, f"each of {sorted(expected)}")
     rows = rows_of(audited, capsys, "--fail-on", "critical", codes=[3])
     assert findings(rows) - healthy == expected
     about = {row["check"]: " ".join([row["finding"], *row["examples"]]) for row in rows}
