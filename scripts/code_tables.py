@@ -19,6 +19,7 @@ from txnwatch.config import RunSettings
 from txnwatch.metrics.table import METRICS
 from txnwatch.owners.id_shapes import SHAPES
 from txnwatch.state.abort.rules import REFUSALS
+from txnwatch.state.audit.audit_table import CHECKS, SEVERITY_MEANS, Basis, CheckGroup, RemedyLine
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, BarrierShows, Output, Phase
 from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Lack, ReadingEffect
 from txnwatch.state.detection.span import EFFECTS
@@ -242,6 +243,75 @@ def _structs() -> list[tuple[str, str, str]]:
     ]
 
 
+def _checks_of_audit() -> str:
+    """A section for each check: the names are anchors that findings link to."""
+    parts = []
+    for check in CHECKS:
+        about = f"About: {check.group}; {', '.join(check.severities)}. Asks: {check.asks}"
+        issues = f" Issues: {', '.join(check.issues)}." if check.issues else ""
+        parts += [
+            f"### {check.name}",
+            f"{about}. Right beyond `find-hanging`: {check.right}.{issues}",
+            f"**Fires.** {check.fires[0].upper()}{check.fires[1:]}.",
+            f"**Silent.** {check.silent[0].upper()}{check.silent[1:]}.",
+            table({"applies to": "applies", "remedy": "text", "command": _command_of_remedy}, check.remedies.values())
+            if any(remedy.command for remedy in check.remedies.values())
+            else table({"applies to": "applies", "remedy": "text"}, check.remedies.values()),
+        ]
+    return "\n\n".join(parts)
+
+
+def _command_of_remedy(line: RemedyLine) -> str | None:
+    plan = " --reassignment-json-file PLAN" if line.reassigns else ""
+    return code(f"{' '.join(line.command)}{plan}") if line.command else None
+
+
+def audit_schema() -> str:
+    """docs/schemas/audit.schema.json: the JSON output of `txnwatch audit`."""
+    text = {"type": "string"}
+    nullable = {"type": ["string", "null"]}
+    texts = {"type": "array", "items": text}
+    row: dict[str, object] = {
+        "severity": {"enum": [*map(str, SEVERITY_MEANS)]},
+        "check": {"enum": [check.name for check in CHECKS]},
+        "group": {"enum": [*map(str, CheckGroup)]},
+        "subject": text,
+        "finding": text,
+        "basis": {"enum": [*map(str, Basis)]},
+        "affected": {"type": "integer", "minimum": 0},
+        "examples": texts,
+        "evidence": {"type": "array", "items": _object({"request": text, "field": text, "value": text})},
+        "remedies": {"type": "array", "items": _object({"text": text, "command": nullable})},
+        "issues": texts,
+        "exposed_ids": {"type": ["integer", "null"]},
+        "transactional_ids": texts,
+        "owners": texts,
+        "incidents": {"type": ["integer", "null"]},
+        "incident_ids": texts,
+        "docs": text,
+    }
+    envelope: dict[str, object] = {
+        "command": {"const": "audit"},
+        "version": text,
+        "cluster_id": text,
+        "complete": {"type": "boolean"},
+        "not_checked": {"type": "array", "items": _object({"what": text, "why": text})},
+        "left_out": {"type": "array", "items": _object({"count": {"type": "integer"}, "what": text, "why": text})},
+        "rows": {"type": "array", "items": _object(row)},
+    }
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_object(envelope)}
+    return f"{json.dumps(schema, indent=2)}\n"
+
+
+def _object(properties: dict[str, object]) -> dict[str, object]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
 def _decisions() -> str:
     pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     titles = ((page.name, page.read_text().partition("\n")[0].removeprefix("# ")) for page in pages)
@@ -267,5 +337,7 @@ BLOCKS: dict[str, Callable[[], Content]] = {
     "fields of rows": _fields,
     "structs in fields": _structs,
     "decisions": _decisions,
+    "severities of the audit": lambda: [*SEVERITY_MEANS.items()],
+    "checks of the audit": _checks_of_audit,
     **{f"metrics: {group}": partial(list, specs) for group, specs in grouped(METRICS, "group").items()},
 }

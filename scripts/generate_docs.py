@@ -54,6 +54,7 @@ FILES: dict[str, Callable[[], str]] = {
     "deploy/reference-config.toml": reference_config,
     "deploy/helm/txnwatch/values.schema.json": chart_schema,
     "deploy/helm/txnwatch/files/rules.yaml": chart_rules,
+    "docs/schemas/audit.schema.json": code_tables.audit_schema,
 }
 
 

@@ -63,6 +63,7 @@ from txnwatch.streaming.source.options import LATEST, parse_options
 from txnwatch.streaming.source.planner import requests_after
 from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view
 from txnwatch.watch.coverage import Coverage, TimeoutLimit
+from txnwatch.watch.hourly_audit import HourlyAudit
 from txnwatch.watch.listening import EventListener
 
 if TYPE_CHECKING:
@@ -142,6 +143,9 @@ class Watch:
         self._throttling = Throttling(self.log)
         self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)
         self._finding_lines = FindingLines(self.log, self.counts)
+        self._audit = HourlyAudit(
+            lambda: Cluster(self.options.bootstrap, self.options.security), self.log, self.metrics.take_exposures
+        )
         self.timeout_limit = TimeoutLimit(self.settings.max_transaction_timeout_ms)
 
     @property
@@ -360,6 +364,7 @@ class Watch:
         if self.access is CoordinatorAccess.NONE:
             self.timeout_limit.refresh(functools.partial(broker_timeouts, self.sinks.cluster), wall_clock_ms())
         if self.coverage.is_ready:
+            self._audit.start()
             self._slow_batches.on_batch(emitted)
         self.batches += 1
 
@@ -368,6 +373,7 @@ class Watch:
         with self._in_use:
             self._close_sinks()
             self._push.stop()
+            self._audit.stop()
 
     def _close_sinks(self) -> None:
         if self.sinks is not None:

@@ -90,7 +90,7 @@ def last_door(log: TopicPartition | None, broker: BrokerId | None) -> str:
     """What ends a transaction if its coordinator, `broker`, does not end it; `log` is the partition of its log."""
     coordinator = f"broker {broker}" if broker is not None else "its coordinator"
     return (
-        f"restart {coordinator} (not if it has the last in-sync replica of a partition: `txnwatch doctor` names it), "
+        f"restart {coordinator} (not if it has the last in-sync replica of a partition, which txnwatch doctor names), "
         f"or move the leader of {log_named(log)} to another broker"
     )
 

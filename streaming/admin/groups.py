@@ -10,280 +10,25 @@ problem and not an empty answer.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
-from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ports import GroupOffset, GroupOffsets, ListedOffset, WaitingGroups
+from txnwatch.state.model.ports import GroupOffset, GroupOffsets, WaitingGroups
 from txnwatch.state.model.values import BrokerId, Offset, Problem, SpanStart, TopicPartition
 from txnwatch.streaming.admin.assignments import Assignments, GroupToDescribe, read_assignments
-from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request
+from txnwatch.streaming.admin.group_rights import hides_groups
+from txnwatch.streaming.admin.share_groups import NO_LAG, read_committed_only, share_offsets, share_positions
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.wire.internal_topics import CommittedKey
 from txnwatch.streaming.wire.primitives import present
-
-# The positions of share groups (KIP-932) that read with read_committed; open transactions do not stop the others.
-#
-# A share group has no committed offset. It has a start offset, which is written late: after a group has processed all
-# records, its start offset can still be where it began. Version 1 of DescribeShareGroupOffsets also returns the lag:
-# the partition's end, minus the start offset, minus the processed records above it. So the group's position is the end
-# minus the lag. The answer does not contain that end, so the end is listed before and after: if it is the same, the
-# position is exact, otherwise the group may be further on. An older broker returns only the start offset, and the group
-# may be further on than that, too. The isolation level is part of a share group's configuration, so it is known and not
-# inferred.
-
-_ISOLATION, _READ_COMMITTED = "share.isolation.level", "read_committed"
-_TRIES = 3
-_NO_LAG = "offsets of share groups: the broker does not return the lag, so no group can be stopped, only at_risk"
-
-
-class DescribeShareGroupOffsetsRequest(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
-    """The request with API key 90, which kafka-python does not have."""
-
-
-class DescribeShareGroupOffsetsResponse(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
-    """The response with API key 90."""
-
-
-def _read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Counter[str]) -> set[str]:
-    """The groups that read with read_committed; a group whose configuration cannot be read is a problem."""
-    if not groups:
-        return set()
-    try:
-        connection = cluster.any_connection()
-        answer = cluster.call(connection, configs_request(connection, ConfigOf.GROUP, groups, [_ISOLATION]))
-    except BrokerError as exc:
-        problems[f"isolation level of share groups: {exc}"] += len(groups)
-        return set()
-    found: set[str] = set()
-    for result in answer.results:
-        if (refused := problem_of(result.error_code)) is not None:
-            problems[_why_no_share_groups("isolation level of share groups", refused, "DESCRIBE_CONFIGS")] += 1
-        elif any(config.name == _ISOLATION and config.value == _READ_COMMITTED for config in result.configs):
-            found.add(result.resource_name)
-    return found
-
-
-def _are_supported(cluster: Cluster) -> bool:
-    """Whether a broker has share groups whose offsets it returns.
-
-    Raises:
-        BrokerError: no broker answers.
-    """
-    return cluster.any_connection().version(DescribeShareGroupOffsetsRequest) is not None
-
-
-def may_read_isolation(cluster: Cluster, group_id: str) -> bool | None:
-    """Whether this user may read the configuration of a share group, which need not exist; None without an answer.
-
-    Raises:
-        BrokerError: no broker answers.
-    """
-    connection = cluster.any_connection()
-    answer = cluster.call(connection, configs_request(connection, ConfigOf.GROUP, [group_id], [_ISOLATION]))
-    refused = [problem_of(result.error_code) for result in answer.results if result.resource_name == group_id]
-    if refused == [None]:
-        return True
-    return False if any(one is not None and one.is_denied for one in refused) else None
-
-
-def _share_offsets(
-    cluster: Cluster,
-    groups: Mapping[BrokerId, Sequence[str]],
-    members: Mapping[str, bool],
-    wanted: Sequence[TopicPartition],
-    problems: Counter[str],
-) -> dict[tuple[str, TopicPartition], GroupOffset]:
-    """The position of each share group in each of its partitions, as its committed offset.
-
-    `groups` has the groups of each coordinator, `members` whether each of them has members.
-    If the end of a partition changes meanwhile, everything is asked again, at most three times in total.
-    """
-    best: dict[tuple[str, TopicPartition], GroupOffset] = {}
-    if not groups:
-        return best
-    for _ in range(_TRIES):
-        found_problems: Counter[str] = Counter()
-        before = _ends(cluster, wanted)
-        answered = list(_answers(cluster, groups, wanted, found_problems))
-        after = _ends(cluster, wanted)
-        for group_id, partition, answer in answered:
-            if group_id not in members:
-                continue
-            offset, is_floor = _placed(answer, before.get(partition), after.get(partition))
-            known = best.get((group_id, partition))
-            if known is None or (known.is_floor and (not is_floor or offset > (known.committed_offset or 0))):
-                best[group_id, partition] = GroupOffset(group_id, offset, members[group_id], is_floor)
-        if before == after or not any(one.is_floor for one in best.values()):
-            break
-    problems.update(found_problems)
-    return best
-
-
-def _share_positions(cluster: Cluster, group: KnownGroup, problems: Counter[str]) -> dict[TopicPartition, Offset]:
-    """Where a share group that reads with read_committed is on its partitions."""
-    of_group = {group.coordinator: [group.group_id]}
-    wanted = [partition for _, partition, _ in _answers(cluster, of_group, None, problems)]
-    found = _share_offsets(cluster, of_group, {group.group_id: group.has_members}, wanted, problems) if wanted else {}
-    return {at: one.committed_offset for (_, at), one in found.items() if one.committed_offset is not None}
-
-
-def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
-    listed = cluster.list_offsets(wanted)
-    return {partition: one.offset for partition, one in listed.items() if isinstance(one, ListedOffset)}
-
-
-def _placed(answer: Any, before: Offset | None, after: Offset | None) -> tuple[Offset, bool]:
-    """A share group's position in a partition, and whether the group may be further on."""
-    lag = _lag(answer)
-    if lag is None or before is None:
-        return answer.start_offset, True
-    # The end that the lag refers to is at or above `before`, so the group has processed at least this much.
-    return max(answer.start_offset, before - lag), before != after
-
-
-def _answers(
-    cluster: Cluster,
-    groups: Mapping[BrokerId, Sequence[str]],
-    wanted: Sequence[TopicPartition] | None,
-    problems: Counter[str],
-) -> Iterator[tuple[str, TopicPartition, Any]]:
-    """The answers about some partitions, or (None) about all that a group has."""
-
-    def request(names: Sequence[str]) -> Any:
-        return lambda connection: _offsets_request(connection, names, wanted)
-
-    requests = {node: request(names) for node, names in groups.items()}
-    for node, answer in cluster.ask(requests, cluster.timeout_s).items():
-        if isinstance(answer, BrokerError):
-            problems[str(answer)] += len(groups[node])
-            continue
-        for group in answer.groups:
-            if (refused := problem_of(group.error_code)) is not None:
-                problems[_why_no_share_groups("offsets of share groups", refused, "DESCRIBE")] += 1
-            else:
-                yield from _partitions_of(group, problems)
-
-
-def _partitions_of(group: Any, problems: Counter[str]) -> Iterator[tuple[str, TopicPartition, Any]]:
-    has_unknown_lag = False
-    for topic in group.topics:
-        for partition in topic.partitions:
-            if (refused := problem_of(partition.error_code)) is not None:
-                problems[_why_no_share_groups("offsets of share groups", refused, "DESCRIBE")] += 1
-            elif present(partition.start_offset) is not None:
-                has_unknown_lag |= _lag(partition) is None
-                yield group.group_id, TopicPartition(topic.topic_name, partition.partition_index), partition
-    if has_unknown_lag:
-        problems[_NO_LAG] += 1
-
-
-def _lag(partition: Any) -> int | None:
-    """The lag of a partition; version 0 of the answer has none, and a coordinator may not know it."""
-    return None if partition.lag is None else present(partition.lag)
-
-
-def _why_no_share_groups(what: str, refused: Problem, right: str) -> str:
-    found = refused.of(what)
-    return str(found.with_hint(f"{right} on the group is missing") if found.is_denied else found)
-
-
-def _offsets_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition] | None) -> Any:
-    version = connection.require_version(DescribeShareGroupOffsetsRequest, highest=1)
-    numbers: dict[str, list[int]] = {}
-    for partition in partitions or ():
-        numbers.setdefault(partition.topic, []).append(partition.partition)
-    group = DescribeShareGroupOffsetsRequest.Group
-    topics = [group.Topic(version=version, topic_name=name, partitions=indexes) for name, indexes in numbers.items()]
-    return DescribeShareGroupOffsetsRequest(
-        version=version,
-        groups=[
-            group(version=version, group_id=name, topics=topics if partitions is not None else None) for name in groups
-        ],
-    )
-
-
-# Which rights the caller has on groups: consumer groups, share groups, and the group of the automatic abort.
-#
-# A broker checks the right before it looks for the group, so a group that does not exist answers the question. Any
-# broker refuses a caller without DESCRIBE. Only the group's coordinator names the operations that are allowed.
-
-_OPERATIONS_SINCE, _LAST_WITHOUT_NOT_FOUND = 3, 5  # from version 6 on, an unused id is an error
-_NONE, _REFUSED = 0, 30  # GROUP_AUTHORIZATION_FAILED
-_READ = 3  # Kafka's class AclOperation
-_UNUSED_GROUP = "txnwatch-unused-group"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRights:
-    """The rights on groups.
-
-    Attributes:
-        may_describe: whether groups of any name may be described; None if no broker could answer.
-        may_lead: whether the group of the automatic abort may be joined; None if its coordinator did not answer.
-        has_share_groups: whether the brokers support share groups.
-        may_read_isolation: whether the isolation level of share groups of any name may be read; None without an answer.
-    """
-
-    may_describe: bool | None = None
-    may_lead: bool | None = None
-    has_share_groups: bool = False
-    may_read_isolation: bool | None = None
-
-
-def group_rights(cluster: Cluster, lease_group: str) -> GroupRights:
-    """Asks every broker about an unused group and the group of the automatic abort, and one about share groups."""
-    requests = dict.fromkeys(cluster.known.brokers, lambda connection: _request(connection, lease_group))
-    rights = _share_group_rights(cluster)
-    for answer in cluster.ask(requests, cluster.timeout_s).values():
-        if isinstance(answer, BrokerError):
-            continue
-        for row in answer.groups:
-            if row.group_id == _UNUSED_GROUP:
-                rights = replace(rights, may_describe=row.error_code != _REFUSED)
-            elif row.error_code in {_NONE, _REFUSED}:
-                rights = replace(rights, may_lead=_READ in (row.authorized_operations or ()))
-    return rights
-
-
-def _share_group_rights(cluster: Cluster) -> GroupRights:
-    rights = GroupRights()
-    with contextlib.suppress(BrokerError):
-        rights = replace(rights, has_share_groups=_are_supported(cluster))
-        if rights.has_share_groups:
-            rights = replace(rights, may_read_isolation=may_read_isolation(cluster, _UNUSED_GROUP))
-    return rights
-
-
-def _hides_groups(cluster: Cluster) -> bool:
-    """Whether this user lacks DESCRIBE on some groups: without an error, a broker does not list a group that is hidden.
-
-    Raises:
-        BrokerError: no broker answers.
-    """
-    connection = cluster.any_connection()
-    version = connection.require_version(DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND)
-    answer = cluster.call(connection, DescribeGroupsRequest(version=version, groups=[_UNUSED_GROUP]))
-    return any(row.error_code == _REFUSED for row in answer.groups)
-
-
-def _request(connection: Connection, lease_group: str) -> Any:
-    version = connection.require_version(
-        DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND, lowest=_OPERATIONS_SINCE
-    )
-    return DescribeGroupsRequest(
-        version=version, groups=[_UNUSED_GROUP, lease_group], include_authorized_operations=True
-    )
-
 
 # The port ConsumerGroups: the groups, and the offsets of some partitions that they have committed.
 
@@ -452,10 +197,10 @@ class ClusterGroups:
 
     def _share_positions_of(self, group: KnownGroup) -> GroupPositions:
         problems: Counter[str] = Counter()
-        if not _read_committed_only(self._cluster, [group.group_id], problems):
+        if not read_committed_only(self._cluster, [group.group_id], problems):
             return GroupPositions({}, tuple(problems), is_never_stopped=not problems)
-        found = _share_positions(self._cluster, group, problems)
-        return GroupPositions(found, tuple(one for one in problems if one != _NO_LAG))
+        found = share_positions(self._cluster, group.coordinator, group.group_id, problems)
+        return GroupPositions(found, tuple(one for one in problems if one != NO_LAG))
 
     def _listed(
         self, problems: Counter[str]
@@ -504,7 +249,7 @@ class ClusterGroups:
 
     def _note_hidden(self, problems: Counter[str]) -> None:
         try:
-            if _hides_groups(self._cluster):
+            if hides_groups(self._cluster):
                 problems[_HIDDEN] += 1
         except BrokerError as exc:
             problems[str(exc)] += 1
@@ -517,11 +262,11 @@ class ClusterGroups:
         problems: Counter[str],
     ) -> None:
         members = {name: has_members for one in groups.values() for name, has_members in one.items()}
-        stopped_by_it = _read_committed_only(self._cluster, list(members), problems)
+        stopped_by_it = read_committed_only(self._cluster, list(members), problems)
         asked = {
             node: names for node, one in groups.items() if (names := [name for name in one if name in stopped_by_it])
         }
-        for (_, partition), offset in _share_offsets(self._cluster, asked, members, wanted, problems).items():
+        for (_, partition), offset in share_offsets(self._cluster, asked, members, wanted, problems).items():
             if partition in found:
                 found[partition].append(offset)
 

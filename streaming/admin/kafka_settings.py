@@ -45,18 +45,8 @@ def configs_request(
 # Topics.
 
 
-class ConfigSource(IntEnum):
-    """Where the value of a topic's setting is set (Kafka's class DescribeConfigsResponse.ConfigSource)."""
-
-    TOPIC = 1
-    BROKER = 2
-    CLUSTER = 3
-    BROKER_FILE = 4
-    DEFAULT = 5
-
-
 class TopicSetting(NamedTuple):
-    """The value of a setting for one topic as a broker has it; `source` can be one that a newer broker has."""
+    """The value of a setting for one topic as a broker has it; `source` is a number of Kafka's class ConfigSource."""
 
     value: str
     source: int

@@ -22,7 +22,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
-from kafka.protocol.producer import EndTxnRequest, WriteTxnMarkersRequest
+from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CensusTaken
@@ -40,14 +40,8 @@ from txnwatch.state.model.values import (
     TopicPartition,
     lease_groups,
 )
-from txnwatch.streaming.admin.groups import GroupRights, group_rights
-from txnwatch.streaming.admin.kafka_settings import (
-    LONGEST_TIMEOUT,
-    SCAN_INTERVAL,
-    TopicSetting,
-    settings_of,
-    topic_settings,
-)
+from txnwatch.streaming.admin.group_rights import GroupRights, group_rights
+from txnwatch.streaming.admin.kafka_settings import LONGEST_TIMEOUT, SCAN_INTERVAL, settings_of
 from txnwatch.streaming.admin.replicas import read_replicas
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -70,17 +64,14 @@ from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader
 
 SETTINGS = (
-    "transaction.partition.verification.enable",
     LONGEST_TIMEOUT,
     SCAN_INTERVAL,
 )
-UNCLEAN = "unclean.leader.election.enable"
 _APIS = (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
-    EndTxnRequest,
     FetchRequest,
     ListOffsetsRequest,
 )
@@ -173,7 +164,6 @@ class Checkup:
         lease_group: what the names of the groups of watchers begin with; one of each group has its lease.
         group_rights: the rights on such a group, and on all groups.
         internal_rights: the rights on `__transaction_state` and `__consumer_offsets`, which need not exist.
-        elections: the setting UNCLEAN of each topic whose settings this user may read.
         hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
         has_unseen_log: whether no broker shows `__transaction_state`, although there is transactional data or an id.
         moved_ids: those whose records are not in the partition of `__transaction_state` that their name has now.
@@ -191,7 +181,6 @@ class Checkup:
     lease_group: str = ""
     group_rights: GroupRights = field(default_factory=GroupRights)
     internal_rights: dict[str, TopicRights] = field(default_factory=lambda: dict.fromkeys(_INTERNAL, TopicRights()))
-    elections: dict[str, TopicSetting] = field(default_factory=dict)
     hidden: dict[str, Problem] = field(default_factory=dict)
     has_unseen_log: bool = False
     transactional_ids: tuple[str, ...] = ()
@@ -225,7 +214,6 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
         lease_group=abort_group,
         group_rights=group_rights(cluster, abort_group),
         internal_rights={topic: _topic_rights(cluster, topic) for topic in _INTERNAL},
-        elections=topic_settings(cluster, known.topics, UNCLEAN),
         hidden=_hidden(cluster, listing) if listing is not None else {},
         has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
         transactional_ids=_ids(listing),

@@ -54,6 +54,20 @@ class Asked:
         """Whether the log of the partition is scanned as well."""
         return self.below is not None or self.is_behind
 
+    def listing(self, below: Offset, low: ListedOffset, stable: ListedOffset) -> CensusListing:
+        """The listing of a census that reaches `below`, between two listings of one leader."""
+        stands = self.standing
+        is_standing = stands is not None and (low.leader_epoch, stable.offset) == (stands.epoch, stands.offset)
+        return CensusListing(
+            self.topic_id,
+            below,
+            stable.offset,
+            is_scanned=self.below is not None,
+            is_first=self.is_first,
+            is_behind=self.is_behind,
+            stands_at=stable.offset if is_standing else None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Census:
@@ -203,15 +217,7 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
         is_whole = low.leader_epoch == stable.leader_epoch and below <= low.offset
         if not is_whole or ids.get(partition.topic) != asked.topic_id:
             continue
-        taken[partition] = CensusListing(
-            asked.topic_id,
-            below,
-            stable.offset,
-            asked.below is not None,
-            asked.is_first,
-            asked.is_behind,
-            _stands_at(asked.standing, low, stable),
-        )
+        taken[partition] = asked.listing(below, low, stable)
         for producer in producers:
             start_offset = producer.txn_start_offset
             if start_offset is not None and start_offset < below:
@@ -228,13 +234,6 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
         _look_around(cluster)  # a leader may have moved: the next census needs new metadata
     scanned = frozenset(partition for partition in failed if census.asked[partition].is_scanned)
     yield CensusTaken(taken, failed | census.missing, census.is_round, scanned)
-
-
-def _stands_at(standing: StandsAt | None, low: ListedOffset, stable: ListedOffset) -> Offset | None:
-    """The last stable offset, if it has stood since before T; both listings around the census are of one leader."""
-    if standing is None or (low.leader_epoch, stable.offset) != (standing.epoch, standing.offset):
-        return None
-    return stable.offset
 
 
 def _ids_of(cluster: Cluster, topics: set[str]) -> dict[str, str]:

@@ -128,11 +128,7 @@ def plan(
         },
         begun=begun,
         reread=back,
-        gone={
-            partition: position.topic_id
-            for partition, position in previous.positions.items()
-            if partition not in known and (is_begun(position) or position.topic_id)  # else only the name was known
-        },
+        gone=_gone(previous, known),
         backlog_end=_backlog_end(previous, listing, begun, back),
         scan_interval_ms=listing.scan_interval_ms,
         coordinator_access=listing.coordinator_access,
@@ -140,6 +136,14 @@ def plan(
         clock_set_by_ms=set_ms,
         standing=dict(listing.standing),
     )
+
+
+def _gone(previous: SourceOffset, known: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+    return {
+        partition: position.topic_id
+        for partition, position in previous.positions.items()
+        if partition not in known and (is_begun(position) or position.topic_id)  # else only the name was known
+    }
 
 
 def _backlog_end(

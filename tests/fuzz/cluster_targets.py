@@ -22,8 +22,10 @@ from fuzz.target import Target
 from support.scripted_brokers import api_versions
 from txnwatch.state.model.ports import MarkerSpec, NotSent
 from txnwatch.state.model.values import Problem, TopicPartition
-from txnwatch.streaming.admin.groups import ClusterGroups, DescribeShareGroupOffsetsResponse, group_rights
+from txnwatch.streaming.admin.group_rights import group_rights
+from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, ScanInterval, scan_interval_warning
+from txnwatch.streaming.admin.share_groups import DescribeShareGroupOffsetsResponse
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.checks.checkup import broker_facts, cluster_operations, write_rates, writers_of
 from txnwatch.streaming.checks.preflight import Operations, create_problem, topic_operations

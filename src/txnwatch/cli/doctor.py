@@ -57,9 +57,8 @@ from txnwatch.state.model.values import (
     DurationMs,
 )
 from txnwatch.state.model.verdicts import undetected_text
-from txnwatch.state.text import Grantee, grouped, redacted, shown_url, some
-from txnwatch.streaming.admin.kafka_settings import ConfigSource
-from txnwatch.streaming.checks.checkup import UNCLEAN, BrokerFacts, Checkup, check_up
+from txnwatch.state.text import Grantee, redacted, shown_url, some
+from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup, check_up
 from txnwatch.streaming.checks.preflight import ALTER, AUTO, DESCRIBE, DESCRIBE_CONFIGS, READ
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
@@ -78,14 +77,12 @@ def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
     """All rows, in the order in which an operator fixes problems."""
     return [
         *_brokers(found),
-        *_transaction_version(found, caller),
         *partition_rows(found.replicas),
         *moved_rows(found.moved_ids),
         *_ids(found, caller),
         *topic_rights(found, caller),
         *_cluster(found, caller),
         *_settings(found),
-        *_elections(found),
         *clock_rows(found.clocks, found.brokers),
     ]
 
@@ -118,26 +115,6 @@ def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
     if not unsupported:
         level = f", transaction.version {facts.transaction_version}" if facts.transaction_version is not None else ""
         yield CheckRow("version", name, Health.OK, f"supports all requests of txnwatch{level}", "all", None)
-
-
-# Since Kafka 4.0, EndTxn has version 5: the protocol of transaction.version 2, whichever level the cluster has. A level
-# of 0 is not in the answer to ApiVersions.
-_VERSION_2, _END_TXN = 2, 5
-
-
-def _transaction_version(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
-    """A row if the brokers support transaction.version 2 and the cluster does not use it.
-
-    The fix raises this feature alone: `upgrade --release-version` raises kraft.version too (KAFKA-21426), and Kafka
-    cannot lower kraft.version again.
-    """
-    able = [facts for facts in found.brokers.values() if (facts.versions.get("EndTxnRequest") or 0) >= _END_TXN]
-    level = min((facts.transaction_version or 0 for facts in able), default=_VERSION_2)
-    if level < _VERSION_2:
-        detail = f"transaction.version {level}: an epoch has many transactions, so a late write can join the next one"
-        detail += ". The fix is for later: it changes the whole cluster, and ends nothing that is open now"
-        fix = caller.grantee.admin_line("kafka-features.sh", "upgrade", "--feature", "transaction.version=2")
-        yield CheckRow("version", "cluster", Health.WARNING, detail, "-", fix)
 
 
 def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
@@ -189,55 +166,20 @@ def _settings(found: Checkup) -> Iterator[CheckRow]:
             yield CheckRow("setting", name, Health.WARNING, f"not shown: {facts.settings_problem}", "doctor", None)
             continue
         for setting, value in sorted(facts.settings.items()):
-            health, meaning = _judge(setting, value)
-            yield CheckRow("setting", name, health, f"{setting}={value}{meaning}", "-", None)
+            yield CheckRow("setting", name, Health.OK, f"{setting}={value}{_meaning(setting, value)}", "-", None)
 
 
-def _judge(setting: str, value: str) -> tuple[Health, str]:
-    match setting, value:
-        case "transaction.partition.verification.enable", "false":
-            return Health.WARNING, ": late writes of old clients are accepted, and hang (KIP-890)"
-        case "transaction.abort.timed.out.transaction.cleanup.interval.ms", text:
+def _meaning(setting: str, value: str) -> str:
+    """What a setting means for a watch; `txnwatch audit` judges whether it exposes the cluster."""
+    match setting:
+        case "transaction.abort.timed.out.transaction.cleanup.interval.ms":
             return (
-                Health.OK,
-                f": a transaction is aborted within {duration(DurationMs(int(text)))} of its timeout; `run` reads it",
+                f": a transaction is aborted within {duration(DurationMs(int(value)))} of its timeout; `run` reads it"
             )
-        case "transaction.max.timeout.ms", text:
-            return Health.OK, f": a healthy transaction can hold a partition for {duration(DurationMs(int(text)))}"
+        case "transaction.max.timeout.ms":
+            return f": a healthy transaction can hold a partition for {duration(DurationMs(int(value)))}"
         case _:
-            return Health.OK, ""
-
-
-# Who decides about an unclean election. With ZooKeeper the controller is a broker, and uses its own setting for a topic
-# without one. In KRaft mode the controllers decide (ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic):
-# before Kafka 3.9.0 they ignore the setting. Since then they use that of the topic, of the controller's node, the
-# cluster-wide default and the controller's file, in this order (KafkaConfigSchema.resolveEffectiveTopicConfig). Brokers
-# do not show the settings of controllers.
-_LOSES_MARKERS = "an unclean election can lose a marker, and then its transaction hangs"
-_DECIDED_BY: dict[int, str] = {
-    ConfigSource.TOPIC: f"on the topic: {_LOSES_MARKERS}",
-    ConfigSource.CLUSTER: f"as the cluster-wide default: {_LOSES_MARKERS}",
-}
-_BY_BROKER = f"on the broker. With ZooKeeper {_LOSES_MARKERS}. In KRaft mode the setting of the controllers counts"
-_BY_CONTROLLER = (
-    "neither a topic nor the cluster sets it: the controllers' own setting counts, which brokers do not show"
-)
-
-
-def _elections(found: Checkup) -> Iterator[CheckRow]:
-    """One row for each source of the value true, or one row that no source is known to allow unclean elections."""
-    allowed = grouped((topic, one.source) for topic, one in sorted(found.elections.items()) if one.value == "true")
-    for source, topics in allowed.items():
-        detail = f"{UNCLEAN}=true is set {_DECIDED_BY.get(source, _BY_BROKER)}"
-        yield CheckRow("setting", f"topics {some(topics, _NAMED)}", Health.WARNING, detail, "-", None)
-    unseen = sorted(found.topic_operations.keys() - found.elections.keys())
-    if unseen:
-        detail = f"{UNCLEAN} is not shown: this user may not read the settings of these topics"
-        yield CheckRow("setting", f"topics {some(unseen, _NAMED)}", Health.OK, detail, "-", None)
-    if found.elections and not allowed:
-        is_set = all(one.source in _DECIDED_BY for one in found.elections.values())
-        detail = f"{UNCLEAN}=false{'' if is_set else f'; {_BY_CONTROLLER}'}"
-        yield CheckRow("setting", f"{len(found.elections)} topics", Health.OK, detail, "-", None)
+            return ""
 
 
 # Which coordinator view `run` takes with the rights of this user, and what it does not detect. Pure.
@@ -357,8 +299,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "doctor",
         help="check versions, rights, listeners and settings",
         description="Checks whether every broker can be reached and is new enough, whether a right is missing, and "
-        "whether this machine has what `run` needs. It warns about clocks that differ, shows the settings that matter, "
-        "and prints the command that grants a missing right.",
+        "whether this machine has what `run` needs. It warns about clocks that differ, shows the settings that matter "
+        "to a watch, and prints the command that grants a missing right. `txnwatch audit` judges the cluster itself.",
     )
     add_connection_flags(parser)
     parser.add_argument(
@@ -412,7 +354,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         cluster_id=cluster.known.cluster_id,
         row_type=CheckRow,
         rows=rows,
-        notes=tuple(fix_notes(rows)),
+        notes=(*fix_notes(rows), "`txnwatch audit` judges the settings of the cluster and of its topics"),
         summary=f"{missing} missing, {warnings} warning{'s' if warnings != 1 else ''}",
         found=bool(missing or warnings),
         failed=bool(missing),
@@ -422,11 +364,10 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
 def of_the_watch(found: Checkup, parsed: argparse.Namespace) -> Checkup:
     """The checkup without the topics that `run` would not watch, because no right on them is needed."""
     options, others = watch_options(parsed), INTERNAL_TOPICS | {parsed.events_topic}
-    kept = {name for name in found.topic_operations.keys() | found.elections.keys() if options.wants(name)} | others
+    kept = {name for name in found.topic_operations if options.wants(name)} | others
     return replace(
         found,
         topic_operations={name: rights for name, rights in found.topic_operations.items() if name in kept},
-        elections={name: setting for name, setting in found.elections.items() if name in kept},
     )
 
 

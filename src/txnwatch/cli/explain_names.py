@@ -97,14 +97,7 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
         missing["the coordinators' log"] = known.problem
     hidden = hidden_of(cluster, [described], foreign_topics=foreign_topics)
     missing.update({what: str(why) for what, why in hidden.items()})
-    held = set(described.partitions)
-    if not described.is_live:
-        logs = read_views(cluster, [described.producer_id])
-        view = logs.views.get(described.producer_id)
-        if view is None:  # the part that was not read may have its last participants
-            missing.update({str(log): why for log, why in logs.problems.items()})
-        held |= view.participants if view is not None else frozenset()
-        held = _without_foreign(question, held)
+    held = set(described.partitions) if described.is_live else _held_last(question, described)
     ids = producer_ids_of(known.records) | {described.producer_id}
     anywhere = open_anywhere(question, ids)
     if anywhere.found.covered and not described.is_live and looks > 1:
@@ -125,6 +118,16 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     if moved is not None:
         explained = replace(explained, text=(*explained.text, moved_text(moved), WILL_BE_LOST))
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
+
+
+def _held_last(question: Question, described: DescribedTransaction) -> set[TopicPartition]:
+    """The partitions of an id without a live transaction: those of its last one."""
+    logs = read_views(question.cluster, [described.producer_id])
+    view = logs.views.get(described.producer_id)
+    if view is None:  # the part that was not read may have its last participants
+        question.missing.update({str(log): why for log, why in logs.problems.items()})
+    last = view.participants if view is not None else frozenset()
+    return _without_foreign(question, {*described.partitions, *last})
 
 
 def _aborts(name: str, producer_id: ProducerId, held: Iterable[TopicPartition], ends: Sequence[PastEnd]) -> AbortsOf:

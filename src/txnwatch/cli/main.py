@@ -43,6 +43,7 @@ COMMANDS = (
     "abort",
     "decode",
     "doctor",
+    "audit",
     "owners",
     "prepare",
     "events",

@@ -16,7 +16,6 @@ from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId
-from txnwatch.state.telling.statements import after_a_commit
 from txnwatch.state.text import quoted
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
@@ -125,4 +124,6 @@ def advice_text(cluster: Cluster, advice: Advice, described: DescribedTransactio
     if last is None or last.data_epoch is None:
         return ADVICE_MEANS[advice]
     ended_ms = last.complete_ms if last.complete_ms is not None else last.decided.record_timestamp_ms
+    from txnwatch.state.telling.statements import after_a_commit  # noqa: PLC0415 - `list` tells nothing
+
     return after_a_commit(last.data_epoch, utc(ended_ms), described.producer_epoch)

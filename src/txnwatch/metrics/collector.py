@@ -31,6 +31,7 @@ from txnwatch.metrics.table import (
 )
 from txnwatch.sinks.delivery.outbox import DeliveryCounts
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.audit.audit_table import ExposureSeverity
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Tally
@@ -221,6 +222,11 @@ class Metrics(Collector):
         """Sets how the coordinators' view is known."""
         for one in CoordinatorAccess:
             self._made["coordinator_view"].labels(one).set(int(one is access))
+
+    def take_exposures(self, counts: Mapping[ExposureSeverity, int]) -> None:
+        """Sets how many findings the audit has."""
+        for severity, count in counts.items():
+            self._made["exposures"].labels(severity).set(count)
 
     def on_event(self, event: IncidentEvent) -> None:
         """Counts an incident event."""

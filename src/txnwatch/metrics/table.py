@@ -76,6 +76,15 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         HEALTH,
+        "exposures",
+        _G,
+        ("severity",),
+        "findings of the audit by severity (critical, warn, info), at its last repetition; `run` repeats it once "
+        "an hour, "
+        "without the checks that read the coordinators' log",
+    ),
+    Metric(
+        HEALTH,
         "ready",
         _G,
         (),

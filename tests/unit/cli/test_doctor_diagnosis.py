@@ -19,7 +19,6 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.admin.kafka_settings import ConfigSource, TopicSetting
 from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup, Writers
 from txnwatch.streaming.checks.clock_bounds import SeenClocks
 from txnwatch.streaming.checks.preflight import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights
@@ -32,7 +31,6 @@ NEW = {
     "DescribeTransactionsRequest": 0,
     "ListTransactionsRequest": 2,
     "FetchRequest": 17,
-    "EndTxnRequest": 5,
 }
 BROKER = BrokerFacts("a:1", None, NEW, 2, {"transaction.max.timeout.ms": "900000"})
 GOOD = Checkup(
@@ -45,7 +43,6 @@ GOOD = Checkup(
     events_rights=TopicRights(ALL),
     clocks=SeenClocks(controller=(1, Clock(-3, 2, 1_000_000))),
 )
-DEFAULT = TopicSetting("false", ConfigSource.DEFAULT)
 OLD = replace(BROKER, versions={**NEW, "ListTransactionsRequest": None})
 READ_LOG = f"Read on topic {TRANSACTION_STATE_TOPIC}"
 GRANT = "kafka-acls.sh --bootstrap-server a:1 --command-config ADMIN.properties --add"
@@ -61,19 +58,6 @@ def test_a_healthy_checkup_has_no_problem() -> None:
     assert bad(GOOD) == []
 
 
-def settings(**found: str) -> Checkup:
-    return replace(
-        GOOD, brokers={1: replace(BROKER, settings={name.replace("_", "."): v for name, v in found.items()})}
-    )
-
-
-TRUE_ON_TOPIC = TopicSetting("true", ConfigSource.TOPIC)
-
-
-def elections(**found: TopicSetting) -> Checkup:
-    return replace(GOOD, elections={**dict.fromkeys(GOOD.topic_operations, DEFAULT), **found})
-
-
 def topics(**changed: frozenset[int] | None) -> Checkup:
     return replace(GOOD, topic_operations={**GOOD.topic_operations, **changed})
 
@@ -86,16 +70,6 @@ DENIED = a_problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED").of("broker 1")
 BAD = {
     "a listener": (replace(GOOD, brokers={1: BrokerFacts("a:1", Problem("refused"))}), Health.MISSING, "broker 1 a:1"),
     "an old broker": (replace(GOOD, brokers={1: OLD}), Health.MISSING, "broker 1"),
-    "an old transaction.version": (
-        replace(GOOD, brokers={1: replace(BROKER, transaction_version=1)}),
-        Health.WARNING,
-        "cluster",
-    ),
-    "no transaction.version": (
-        replace(GOOD, brokers={1: replace(BROKER, transaction_version=None)}),
-        Health.WARNING,
-        "cluster",
-    ),
     "no leader": (
         replace(GOOD, replicas=(PartitionReplicas(TopicPartition("orders", 0), None, (1, 2), (2,)),)),
         Health.WARNING,
@@ -114,8 +88,6 @@ BAD = {
         Health.MISSING,
         f"Write on topic {EVENTS}",
     ),
-    "verification": (settings(transaction_partition_verification_enable="false"), Health.WARNING, "broker 1"),
-    "elections of a topic": (elections(orders=TRUE_ON_TOPIC), Health.WARNING, "topics orders"),
     "settings": (
         replace(GOOD, brokers={1: replace(BROKER, settings_problem=Problem("X"))}),
         Health.WARNING,
@@ -158,11 +130,9 @@ def test_the_lines_that_grant_rights_are_grouped_by_their_use() -> None:
         topic_operations={**GOOD.topic_operations, "orders": frozenset({DESCRIBE})},
         cluster_operations=frozenset({DESCRIBE}),
         events_rights=TopicRights(frozenset({READ})),
-        brokers={1: replace(BROKER, settings={}, settings_problem=NO_CLUSTER, transaction_version=1)},
+        brokers={1: replace(BROKER, settings={}, settings_problem=NO_CLUSTER)},
     )
     assert list(fix_notes(diagnose(found, CALLER))) == [
-        "fix: kafka-features.sh --bootstrap-server a:1 --command-config ADMIN.properties "
-        "upgrade --feature transaction.version=2",
         "rights to look (find-hanging, explain, list, describe), granted by an administrator:",
         f"{OF_WATCHER} Read --topic orders",
         "rights to watch (run), granted by an administrator:",
@@ -177,43 +147,6 @@ def test_the_lines_that_grant_rights_are_grouped_by_their_use() -> None:
 @pytest.mark.parametrize(("found", "health", "subject"), BAD.values(), ids=BAD.keys())
 def test_each_problem_is_one_row(found: Checkup, health: Health, subject: str) -> None:
     assert [(row.status, row.subject) for row in bad(found)] == [(health, subject)]
-
-
-ELECTIONS = {
-    "the topic": (ConfigSource.TOPIC, "=true is set on the topic: an unclean election can lose a marker"),
-    "the cluster": (ConfigSource.CLUSTER, "=true is set as the cluster-wide default: an unclean election can lose"),
-    "the broker": (ConfigSource.BROKER, "=true is set on the broker. With ZooKeeper an unclean election can lose"),
-    "the broker's file": (ConfigSource.BROKER_FILE, "In KRaft mode the setting of the controllers counts"),
-}
-
-
-@pytest.mark.parametrize(("source", "detail"), ELECTIONS.values(), ids=ELECTIONS.keys())
-def test_an_unclean_election_is_judged_by_the_topics_value_and_its_source(source: ConfigSource, detail: str) -> None:
-    (row,) = bad(elections(orders=TopicSetting("true", source)))
-    assert (row.subject, row.status) == ("topics orders", Health.WARNING)
-    assert detail in row.detail
-
-
-def election_rows(found: Checkup) -> list[tuple[str, Health, str]]:
-    rows = diagnose(found, CALLER)
-    return [(row.subject, row.status, row.detail) for row in rows if row.detail.startswith("unclean.leader.election")]
-
-
-def test_the_setting_of_the_controllers_is_not_seen_if_neither_topic_nor_cluster_has_one() -> None:
-    ((subject, health, detail),) = election_rows(elections())
-    assert (subject, health) == ("3 topics", Health.OK)
-    assert detail.endswith("the controllers' own setting counts, which brokers do not show")
-    decided = TopicSetting("false", ConfigSource.CLUSTER)
-    assert election_rows(elections(**dict.fromkeys(GOOD.topic_operations, decided))) == [
-        ("3 topics", Health.OK, "unclean.leader.election.enable=false")
-    ]
-
-
-def test_topics_whose_settings_this_user_may_not_read_are_named() -> None:
-    found = replace(GOOD, elections={"orders": DEFAULT, EVENTS: DEFAULT})
-    (unseen, _) = election_rows(found)
-    assert unseen[:2] == (f"topics {TRANSACTION_STATE_TOPIC}", Health.OK)
-    assert "not shown" in unseen[2]
 
 
 GRANTS = {
@@ -234,20 +167,6 @@ def test_a_missing_right_comes_with_the_line_that_grants_it(found: Checkup, line
     assert row.fix is not None
     assert row.fix.startswith(f"{GRANT} --allow-principal User:watcher --operation ")
     assert row.fix.endswith(line)
-
-
-def test_an_old_transaction_version_is_raised_alone() -> None:
-    """`upgrade --release-version` would raise kraft.version too, which Kafka cannot lower again."""
-    (row,) = bad(replace(GOOD, brokers={1: replace(BROKER, transaction_version=1)}))
-    assert row.fix == (
-        "kafka-features.sh --bootstrap-server a:1 --command-config ADMIN.properties "
-        "upgrade --feature transaction.version=2"
-    )
-
-
-def test_brokers_before_4_0_have_no_transaction_version_to_raise() -> None:
-    old = replace(BROKER, versions={**NEW, "EndTxnRequest": 3}, transaction_version=None)
-    assert bad(replace(GOOD, brokers={1: old})) == []
 
 
 ABSENT, HIDDEN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED

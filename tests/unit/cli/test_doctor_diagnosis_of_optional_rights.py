@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from txnwatch.cli.doctor import of_the_watch, optional_rights
@@ -12,8 +10,7 @@ from txnwatch.cli.main import parser
 from txnwatch.cli.one_shot import take_settings
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, ErrorCode
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.admin.groups import GroupRights
-from txnwatch.streaming.admin.kafka_settings import TopicSetting
+from txnwatch.streaming.admin.group_rights import GroupRights
 from txnwatch.streaming.checks.checkup import Checkup
 from txnwatch.streaming.checks.preflight import DESCRIBE, DESCRIBE_CONFIGS, READ, Operations, TopicRights
 
@@ -78,9 +75,8 @@ def test_no_right_is_asked_for_on_a_topic_that_run_would_not_watch() -> None:
     parsed = parser(("doctor",)).parse_args(["doctor", *flags])
     take_settings(parsed)
     names = ("orders-a", "clicks", "payments", "__consumer_offsets", "txnwatch.events")
-    found = replace(checkup(dict.fromkeys(names, REFUSED)), elections=dict.fromkeys(names, TopicSetting("false", 5)))
-    kept = of_the_watch(found, parsed)
-    assert set(kept.topic_operations) == set(kept.elections) == set(names) - {"payments"}
+    kept = of_the_watch(checkup(dict.fromkeys(names, REFUSED)), parsed)
+    assert set(kept.topic_operations) == set(names) - {"payments"}
 
 
 OFFSETS = {

@@ -46,6 +46,8 @@ def generator() -> ModuleType:
 
 GENERATED = [
     "docs/abort.md",
+    "docs/audit.md",
+    "docs/schemas/audit.schema.json",
     "docs/capacity.md",
     "docs/cli.md",
     "docs/configuration.md",

@@ -1,0 +1,1 @@
+"""What exposes a cluster and its applications to hanging, lost or late transactions: checks of facts. Pure: no I/O."""

@@ -1,0 +1,228 @@
+"""What `txnwatch audit` knows of a cluster: typed answers of brokers. A value that is hidden is never a default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from txnwatch.state.audit.releases import TRANSACTION_VERSION, Release, Versions, has_zookeeper, is_4_0_0, release_of
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    DurationMs,
+    Offset,
+    Problem,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOfBroker:
+    """What one broker answers.
+
+    Attributes:
+        versions: the lowest and the highest version of each request, by its key.
+        supported: the highest level of each feature that the broker supports.
+        finalized: the levels of the cluster's features; None if the broker does not know them.
+        settings: those that the broker returned; `settings_problem` is why there are none.
+        rack: None if it is not set.
+    """
+
+    versions: Versions = field(default_factory=dict)
+    supported: Mapping[str, int] = field(default_factory=dict)
+    finalized: Mapping[str, int] | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    problem: Problem | None = None
+    settings_problem: Problem | None = None
+    rack: str | None = None
+
+    @property
+    def release(self) -> Release | None:
+        """The minor release; None if it is not known."""
+        return release_of(self.versions, self.supported) if self.problem is None else None
+
+    @property
+    def is_4_0_0(self) -> bool:
+        """Whether the broker is Kafka 4.0.0, and not a later patch release."""
+        return self.release == Release(4, 0) and is_4_0_0(self.versions)
+
+
+class SetValue(NamedTuple):
+    """The value of a topic's setting, and where it is set: a number of Kafka's ConfigSource."""
+
+    value: str
+    source: int
+
+
+class ReplicasOfPartition(NamedTuple):
+    """Who leads a partition, who has it, and who is in sync."""
+
+    leader: BrokerId | None
+    replicas: tuple[BrokerId, ...]
+    in_sync: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedTopic:
+    """One topic.
+
+    Attributes:
+        transactional: the partitions with data of transactions, as their leaders or the coordinators' log show it.
+        settings: by name; `settings_problem` is why there are none.
+    """
+
+    name: str
+    partitions: Mapping[int, ReplicasOfPartition]
+    transactional: frozenset[int] = frozenset()
+    settings: Mapping[str, SetValue] = field(default_factory=dict)
+    settings_problem: Problem | None = None
+
+    def value(self, setting: str) -> str | None:
+        """The value of a setting; None if it is not known."""
+        found = self.settings.get(setting)
+        return found.value if found is not None else None
+
+    def number(self, setting: str) -> int | None:
+        """The value of a setting that is a whole number; None if it is not known."""
+        text = self.value(setting)
+        return int(text) if text is not None and text.lstrip("-").isdecimal() else None
+
+    def place(self, number: int) -> TopicPartition:
+        """One partition."""
+        return TopicPartition(self.name, number)
+
+
+class LoggedState(NamedTuple):
+    """One record about a transactional id in the coordinators' log."""
+
+    offset: Offset
+    timestamp_ms: TimestampMs
+    state: TransactionState
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    timeout_ms: DurationMs
+    start_ms: TimestampMs | None
+    updated_ms: TimestampMs
+    client_version: int | None  # of transaction.version; None if the record is too old to have it
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedId:
+    """One transactional id, as its records show it.
+
+    Attributes:
+        log_partition: the partition of the log that has its records.
+        records: those that the log still has, oldest first.
+        whole_from_ms: since when the log has every record of the id.
+        own_partition: the one that it belongs to by its name, if the log has as many as the metadata shows.
+        partitions: the participants that the records name.
+    """
+
+    name: str
+    log_partition: int
+    own_partition: int
+    records: Sequence[LoggedState]
+    whole_from_ms: TimestampMs | None = None
+    partitions: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def last(self) -> LoggedState:
+        """The newest record."""
+        return self.records[-1]
+
+
+class AclRule(NamedTuple):
+    """One rule of the cluster's ACLs; operation and resource as Kafka names them."""
+
+    principal: str
+    operation: str
+    resource: str
+    name: str
+    is_prefix: bool
+    is_allowed: bool
+    host: str = "*"
+
+
+class NotAudited(NamedTuple):
+    """What could not be asked, why, and what would make it possible."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFacts:
+    """The answers.
+
+    Attributes:
+        now_ms: the clock of this machine, only for ages of hours and days.
+        ids: by the coordinators' log; None if it could not be read. `has_all_ids`: whether all of it was read.
+        rules: the ACLs; None if they are hidden, or if the brokers have no authorizer (`is_open`).
+        missing: what could not be asked.
+    """
+
+    brokers: Mapping[BrokerId, AnswerOfBroker]
+    topics: Mapping[str, AuditedTopic]
+    now_ms: TimestampMs
+    ids: Mapping[str, AuditedId] | None = None
+    has_all_ids: bool = True
+    rules: Sequence[AclRule] | None = None
+    is_open: bool = False
+    missing: tuple[NotAudited, ...] = ()
+
+    @property
+    def log(self) -> AuditedTopic | None:
+        """The coordinators' log; None if no broker shows it."""
+        return self.topics.get(TRANSACTION_STATE_TOPIC)
+
+    @property
+    def transactional_topics(self) -> list[AuditedTopic]:
+        """The topics with data of transactions, without the coordinators' log."""
+        found = (topic for name, topic in sorted(self.topics.items()) if name != TRANSACTION_STATE_TOPIC)
+        return [topic for topic in found if topic.transactional]
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it is certain that nobody uses transactions."""
+        return self.ids is not None and not self.ids and self.has_all_ids and not self.transactional_topics
+
+    @property
+    def releases(self) -> dict[BrokerId, Release]:
+        """The release of each broker whose release is known."""
+        found = {node: broker.release for node, broker in sorted(self.brokers.items())}
+        return {node: release for node, release in found.items() if release is not None}
+
+    def brokers_of(self, *releases: Release) -> list[BrokerId]:
+        """The brokers that have one of these releases."""
+        return [node for node, release in self.releases.items() if release in releases]
+
+    def brokers_before(self, release: Release) -> list[BrokerId]:
+        """The brokers with an older release."""
+        return [node for node, found in self.releases.items() if found < release]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the cluster has one broker: for development, where replication says nothing."""
+        return len(self.brokers) == 1
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether a broker is in ZooKeeper mode."""
+        return any(has_zookeeper(broker.versions) for broker in self.brokers.values() if broker.problem is None)
+
+    @property
+    def transaction_version(self) -> int | None:
+        """The cluster's level of transaction.version; None if it is not known, or if a broker does not support 2.
+
+        A level of 0 is in no answer: it is known because the feature is supported and the levels are known.
+        """
+        answered = [broker for broker in self.brokers.values() if broker.problem is None]
+        if not answered or any(broker.supported.get(TRANSACTION_VERSION, 0) < 2 for broker in answered):
+            return None
+        levels = [broker.finalized for broker in answered if broker.finalized is not None]
+        return min(level.get(TRANSACTION_VERSION, 0) for level in levels) if levels else None

@@ -1,0 +1,556 @@
+"""The checks of `txnwatch audit` as one table: what fires each, what does not, how bad it is, and what helps.
+
+docs/audit.md, `audit --list` and the schema of the JSON output are made from it. The names are a contract: users mute
+a check by its name. The modules `*_checks.py` decide whether a check fires; the law of all of them: a check is certain,
+or it says what it would need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from txnwatch.state.model.verdicts import Verdict
+
+
+class ExposureSeverity(StrEnum):
+    """How bad an exposure is."""
+
+    CRITICAL = "critical"
+    WARN = "warn"
+    INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        """0 is the worst."""
+        return list(ExposureSeverity).index(self)
+
+
+SEVERITY_MEANS: Final = {
+    ExposureSeverity.CRITICAL: "an ordinary event is enough for a hang or a lost transaction: a broker restarts, or a "
+    "request is late",
+    ExposureSeverity.WARN: "a rarer fault is needed",
+    ExposureSeverity.INFO: "it makes recovery slow or detection blind, or it matters only beside another fault",
+}
+
+
+class CheckGroup(StrEnum):
+    """What a check is about; also the order of the output."""
+
+    BROKERS = "brokers"
+    LOG = "coordinators' log"
+    TOPICS = "topics"
+    IDS = "transactional ids"
+    RIGHTS = "rights"
+
+
+class Basis(StrEnum):
+    """What a finding rests on."""
+
+    PROVEN = "proven"
+    BY_VERSION = "by_version"
+    BY_SETTING = "by_setting"
+    STATISTICAL = "statistical"
+
+
+class RemedyLine(NamedTuple):
+    """One remedy of a check.
+
+    Attributes:
+        applies: to which version, client or value it applies.
+        text: what to do.
+        command: the tool of Kafka and its arguments, with names in braces; empty if no command does it.
+        reassigns: whether the command needs a plan of reassignment behind it.
+    """
+
+    applies: str
+    text: str
+    command: tuple[str, ...] = ()
+    reassigns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCheck:
+    """One check.
+
+    Attributes:
+        fires: what makes a finding, and how bad it is then.
+        silent: the near miss: what looks alike and is no finding.
+        remedies: by a name that the check's code uses.
+        right: what it needs beyond the rights of `find-hanging`.
+        asks: the requests that it rests on.
+        issues: of Apache Kafka.
+        explains: the verdicts of incidents that it can be the cause of.
+    """
+
+    name: str
+    group: CheckGroup
+    severities: tuple[ExposureSeverity, ...]
+    fires: str
+    silent: str
+    remedies: Mapping[str, RemedyLine]
+    right: str
+    asks: str
+    issues: tuple[str, ...] = ()
+    explains: frozenset[Verdict] = frozenset()
+
+
+_CRITICAL, _WARN, _INFO = ExposureSeverity
+_TOPIC_SETTINGS = "DescribeConfigs on the topics"
+_CLUSTER_SETTINGS = "DescribeConfigs on the cluster"
+_ALTER = ("kafka-configs.sh", "--alter")
+_MORE_REPLICAS = RemedyLine(
+    "fewer than 3 replicas",
+    "raise the replication factor of these topics to 3",
+    ("kafka-reassign-partitions.sh", "--execute"),
+    reassigns=True,
+)
+
+
+def _set(topic: str, value: str) -> tuple[str, ...]:
+    return (*_ALTER, "--entity-type", "topics", "--entity-name", topic, "--add-config", value)
+
+
+CHECKS: Final = (
+    AuditCheck(
+        "marker-skipped",
+        CheckGroup.BROKERS,
+        (_CRITICAL, _INFO),
+        "a broker has release 4.3 or 4.4: a partition that has no leader when its transaction ends is taken for "
+        "deleted, so it gets no marker and hangs. critical if a partition with transactional data has one replica, one "
+        "in-sync replica or no leader now, else info; info if the cluster has one broker, because then the coordinator "
+        "is away with the partition",
+        "one replica, but no transactional data; or another release",
+        {
+            "replicas": _MORE_REPLICAS,
+            "upgrade": RemedyLine(
+                "4.3 and 4.4", "no release has the fix yet; of 4.x, release 4.2 does not have this bug"
+            ),
+        },
+        "none",
+        "ApiVersions, Metadata, DescribeProducers",
+        ("KAFKA-20734",),
+        explains=frozenset({Verdict.HANGING}),
+    ),
+    AuditCheck(
+        "no-verification",
+        CheckGroup.BROKERS,
+        (_CRITICAL, _WARN, _INFO),
+        "a broker does not verify that a write belongs to an open transaction, so a late write of a client below "
+        "transaction version 2 hangs: its setting is false, or its release is before 3.6. critical if the setting is "
+        "false and an id of such a client wrote within 7 days, info if the log shows only other clients or no "
+        "transactional id, else warn",
+        "true on every broker; release 3.6 without `__consumer_offsets` in a transaction",
+        {
+            "default": RemedyLine(
+                "3.6 and later, no broker has a value of its own",
+                "verify writes on all brokers",
+                (
+                    *(*_ALTER, "--entity-type", "brokers", "--entity-default"),
+                    *("--add-config", "transaction.partition.verification.enable=true"),
+                ),
+            ),
+            "broker": RemedyLine(
+                "3.6 and later, a broker has a value of its own",
+                "verify writes on this broker",
+                (
+                    *(*_ALTER, "--entity-type", "brokers", "--entity-name", "{broker}"),
+                    *("--add-config", "transaction.partition.verification.enable=true"),
+                ),
+            ),
+            "upgrade": RemedyLine(
+                "before 3.6",
+                "upgrade the brokers to 3.9.2, or to 4.2: before 3.6 no broker verifies a write, and no setting helps",
+            ),
+            "3.6": RemedyLine(
+                "3.6", "upgrade the brokers: 3.6 does not verify offsets that are committed in a transaction"
+            ),
+        },
+        _CLUSTER_SETTINGS,
+        "ApiVersions, DescribeConfigs of brokers, the coordinators' log",
+        ("KAFKA-14402", "KAFKA-15784"),
+        explains=frozenset({Verdict.HANGING, Verdict.STRAY_WRITE}),
+    ),
+    AuditCheck(
+        "old-transaction-version",
+        CheckGroup.BROKERS,
+        (_WARN, _INFO),
+        "all brokers support transaction.version 2, and the cluster uses a lower level: an epoch has many "
+        "transactions, so a late write can join the next one. warn if there are transactional ids, else info",
+        "a broker does not support level 2; the levels are not known",
+        {
+            "raise": RemedyLine(
+                "4.0 and later",
+                "raise this feature alone: `--release-version` also raises kraft.version, which cannot be lowered "
+                "(KAFKA-21426). Never lower it again while transactions are open",
+                ("kafka-features.sh", "upgrade", "--feature", "transaction.version=2"),
+            ),
+            "client": RemedyLine(
+                "clients",
+                "it protects Java clients since 4.0 and franz-go since 1.19.3. librdkafka, sarama, kafka-python and "
+                "aiokafka do not have the protocol: for them only the verification by the brokers helps",
+            ),
+        },
+        "none",
+        "ApiVersions, the coordinators' log",
+        ("KIP-890",),
+        explains=frozenset({Verdict.STRAY_WRITE}),
+    ),
+    AuditCheck(
+        "mixed-versions",
+        CheckGroup.BROKERS,
+        (_WARN, _INFO),
+        "the brokers have different releases. warn if some verify transactional writes and others cannot, else info",
+        "one release; a broker whose release is not known",
+        {
+            "upgrade": RemedyLine(
+                "all", "finish the upgrade; during a rolling upgrade this is expected: look again later"
+            )
+        },
+        "none",
+        "ApiVersions",
+    ),
+    AuditCheck(
+        "stuck-prepare-bugs",
+        CheckGroup.BROKERS,
+        (_WARN, _INFO),
+        "a broker has a release whose coordinator can leave a transaction in Prepare: up to 3.7 (KAFKA-16352, info), "
+        "or 3.7 to 3.9 with the new group coordinator (KAFKA-17877, warn)",
+        "3.7 to 3.9 with the classic group coordinator, as by default",
+        {
+            "classic": RemedyLine(
+                "3.7 to 3.9 with the new group coordinator",
+                "use the classic group coordinator (group.coordinator.rebalance.protocols=classic), or upgrade to 4.2",
+            ),
+            "upgrade": RemedyLine(
+                "up to 3.7",
+                "upgrade to 3.9.2 or to 4.2; until then move the leader of the id's log partition if it happens",
+            ),
+        },
+        _CLUSTER_SETTINGS,
+        "ApiVersions, DescribeConfigs of brokers",
+        ("KAFKA-16352", "KAFKA-17877"),
+        explains=frozenset({Verdict.STUCK_PREPARE}),
+    ),
+    AuditCheck(
+        "epoch-bugs",
+        CheckGroup.BROKERS,
+        (_WARN, _INFO),
+        "a broker has release 4.0 to 4.2 and the cluster has transaction.version 2: a transaction at the last epoch of "
+        "its producer id can be left open for ever. warn for 4.0.0 (KAFKA-19367), else info (KAFKA-20090)",
+        "4.0 to 4.2 with a lower transaction.version; 4.3",
+        {
+            "patch": RemedyLine("4.0.0", "upgrade to 4.0.2 or later"),
+            "upgrade": RemedyLine(
+                "4.0.1 to 4.2", "fixed in 4.3.0, which has `marker-skipped`; restart the application if an id is stuck"
+            ),
+        },
+        "none",
+        "ApiVersions",
+        ("KAFKA-19367", "KAFKA-20090"),
+        explains=frozenset({Verdict.LATE}),
+    ),
+    AuditCheck(
+        "late-gauge-blind",
+        CheckGroup.BROKERS,
+        (_INFO,),
+        "transaction.max.timeout.ms is more than an hour: the brokers' own gauge of late transactions rises only after "
+        "this time and five minutes",
+        "an hour or less",
+        {"alert": RemedyLine("all", "lower it to the longest timeout in use, or alert with `txnwatch run`")},
+        _CLUSTER_SETTINGS,
+        "DescribeConfigs of brokers",
+    ),
+    AuditCheck(
+        "coordinator-log-config",
+        CheckGroup.LOG,
+        (_CRITICAL, _WARN, _INFO),
+        "`__transaction_state` can lose records or stop. critical: cleanup.policy has delete, one replica, or a "
+        "partition without a leader or with fewer in-sync replicas than min.insync.replicas now. warn: "
+        "min.insync.replicas is 1 or equals the replication factor, or all replicas of a partition are in one rack of "
+        "several. info: one replica, if the cluster has one broker",
+        "compact, 3 replicas, min.insync.replicas 2; racks that are not set",
+        {
+            "compact": RemedyLine(
+                "cleanup.policy", "compact only", _set("__transaction_state", "cleanup.policy=compact")
+            ),
+            "replicas": _MORE_REPLICAS,
+            "min.isr": RemedyLine(
+                "min.insync.replicas", "two in-sync replicas", _set("__transaction_state", "min.insync.replicas=2")
+            ),
+            "broker": RemedyLine("a broker is away", "bring the brokers back that have the partition"),
+            "racks": RemedyLine("one rack", "reassign the partition to brokers of several racks"),
+        },
+        _TOPIC_SETTINGS,
+        "Metadata, DescribeConfigs of the topic",
+        explains=frozenset({Verdict.HANGING, Verdict.STUCK_PREPARE, Verdict.LATE}),
+    ),
+    AuditCheck(
+        "coordinator-partitions",
+        CheckGroup.LOG,
+        (_CRITICAL,),
+        "a live record is in another partition of `__transaction_state` than its id belongs to: partitions were added, "
+        "and brokers disagree about the coordinator",
+        "a count that never changed",
+        {
+            "restart": RemedyLine(
+                "all",
+                "there is no supported way back. Restart all brokers, because each reads the count at its start, then "
+                "run `txnwatch find-hanging`. The misplaced records expire after transactional.id.expiration.ms",
+            )
+        },
+        "none",
+        "Metadata, the coordinators' log",
+        ("KAFKA-20029",),
+        explains=frozenset({Verdict.HANGING, Verdict.LATE}),
+    ),
+    AuditCheck(
+        "producer-id-reused",
+        CheckGroup.LOG,
+        (_CRITICAL,),
+        "two transactional ids have the same producer id now. Kafka assigns no producer id twice, so the metadata of "
+        "the cluster was restored or lost; a marker of one ends data of the other",
+        "an id that had the producer id before",
+        {
+            "restart": RemedyLine(
+                "all",
+                "stop both applications, and start one of them under a new transactional id: a restart with the same "
+                "id keeps the producer id",
+            )
+        },
+        "none",
+        "the coordinators' log",
+        explains=frozenset({Verdict.HANGING, Verdict.STRAY_WRITE}),
+    ),
+    AuditCheck(
+        "unclean-election",
+        CheckGroup.TOPICS,
+        (_CRITICAL, _WARN, _INFO),
+        "unclean.leader.election.enable is true for `__transaction_state` or a topic with transactional data, where it "
+        "counts: with KRaft from 3.9 on the topic or as the cluster-wide default, with ZooKeeper anywhere. critical "
+        "for `__transaction_state`, with min.insync.replicas 1, or with one in-sync replica, else warn. info with "
+        "KRaft before 3.9, which ignores it until the upgrade",
+        "true in the file of a broker with KRaft: the controllers decide, and their files cannot be seen; one replica, "
+        "which has no election to lose",
+        {
+            "topic": RemedyLine(
+                "all",
+                "set it to false on the topic: this wins everywhere",
+                _set("{topic}", "unclean.leader.election.enable=false"),
+            )
+        },
+        _TOPIC_SETTINGS,
+        "DescribeConfigs of topics",
+        ("KAFKA-7408", "KAFKA-20716"),
+        explains=frozenset({Verdict.HANGING}),
+    ),
+    AuditCheck(
+        "replication",
+        CheckGroup.TOPICS,
+        (_CRITICAL, _WARN, _INFO),
+        "a topic with transactional data stops its transactions if one broker is away. critical: fewer in-sync "
+        "replicas than min.insync.replicas now. warn: one replica, or min.insync.replicas equals a replication factor "
+        "above 1. info: one replica if the cluster has one broker, or all replicas in one rack of several",
+        "one replica without transactional data; 3 replicas with min.insync.replicas 1 or 2",
+        {
+            "replicas": _MORE_REPLICAS,
+            "min.isr": RemedyLine(
+                "min.insync.replicas equals the replication factor",
+                "allow one replica to be away",
+                _set("{topic}", "min.insync.replicas={value}"),
+            ),
+            "broker": RemedyLine("a broker is away", "bring the brokers back that have the partition"),
+            "racks": RemedyLine("one rack", "reassign the partitions to brokers of several racks"),
+        },
+        _TOPIC_SETTINGS,
+        "Metadata, DescribeProducers, DescribeConfigs of topics",
+        explains=frozenset({Verdict.STUCK_PREPARE}),
+    ),
+    AuditCheck(
+        "compaction-race",
+        CheckGroup.TOPICS,
+        (_WARN,),
+        "a compacted topic with transactional data and several replicas has a delete.retention.ms below an hour, or a "
+        "replica is out of sync now: compaction can remove a marker before the replica has copied it, and the "
+        "transaction is open there when the replica becomes the leader",
+        "the default of a day and all replicas in sync; one replica; a topic that is not compacted",
+        {
+            "retention": RemedyLine(
+                "below an hour",
+                "longer than the longest outage that you allow",
+                _set("{topic}", "delete.retention.ms=86400000"),
+            ),
+            "back": RemedyLine(
+                "a replica is away",
+                "bring it back within delete.retention.ms, else delete its copy of the partition before it starts",
+            ),
+        },
+        _TOPIC_SETTINGS,
+        "Metadata, DescribeConfigs of topics",
+        explains=frozenset({Verdict.HANGING}),
+    ),
+    AuditCheck(
+        "retention-below-timeout",
+        CheckGroup.TOPICS,
+        (_WARN,),
+        "retention.ms of a topic is below the timeout of an id that has written to it: retention deletes up to "
+        "the high "
+        "watermark, not to the last stable offset, so data can be gone before anybody may read it",
+        "a retention as long as the longest timeout; compact only; ids that wrote elsewhere",
+        {
+            "longer": RemedyLine("all", "a longer retention", _set("{topic}", "retention.ms={value}")),
+            "shorter": RemedyLine("all", "or a shorter transaction.timeout.ms of the application"),
+        },
+        _TOPIC_SETTINGS,
+        "DescribeConfigs of topics, the coordinators' log",
+    ),
+    AuditCheck(
+        "times-out",
+        CheckGroup.IDS,
+        (_WARN, _INFO),
+        "transactions of one form of ids were aborted after they had been open for their own timeout, in the part of "
+        "the log that has every record. warn from 3 on, else info",
+        "an abort before the timeout",
+        {
+            "application": RemedyLine(
+                "all",
+                "find why the application is slow or dead; commit more often; only then raise its "
+                "transaction.timeout.ms. A Flink sink loses the data of a finished checkpoint: restore the job before "
+                "the timeout",
+            )
+        },
+        "none",
+        "the coordinators' log",
+        explains=frozenset({Verdict.LONG_RUNNING}),
+    ),
+    AuditCheck(
+        "fenced-while-open",
+        CheckGroup.IDS,
+        (_WARN,),
+        "at least 3 times in 10 minutes, an id was initialised while its transaction was open: its coordinator aborted "
+        "it before its timeout with a higher epoch, and the next record of the id is Empty within a minute. Two "
+        "producers share the id, or one crashes in a loop",
+        "an id that is initialised with nothing open, as Flink does; an abort by the client; a client with the "
+        "protocol of transaction.version 2, whose own abort raises the epoch too",
+        {"one": RemedyLine("all", "give each running producer a transactional id of its own")},
+        "none",
+        "the coordinators' log",
+    ),
+    AuditCheck(
+        "one-shot-ids",
+        CheckGroup.IDS,
+        (_WARN, _INFO),
+        "at least 100 ids have one form whose variable part is random (a UUID, 8 or more hexadecimal digits, or 10 or "
+        "more digits), and 9 of 10 were not used for a day: nobody initialises the id of a crashed instance again, so "
+        "its transaction blocks readers for its whole timeout. warn if one of them timed out, else info",
+        "ids with a small number at the end; ids that are used",
+        {
+            "stable": RemedyLine("all", "use stable ids, for example the ordinal of a StatefulSet"),
+            "streams": RemedyLine("Kafka Streams", "keep the state directory: the process id of the ids is in it"),
+            "spring": RemedyLine("Spring", "use no random transaction id prefix"),
+            "flink": RemedyLine("Flink", "use the pooling strategy for transactional ids (FLIP-511)"),
+        },
+        "none",
+        "the coordinators' log",
+        explains=frozenset({Verdict.LONG_RUNNING}),
+    ),
+    AuditCheck(
+        "long-timeout",
+        CheckGroup.IDS,
+        (_WARN, _INFO),
+        "ids of one form have a timeout of more than 15 minutes: a crash blocks readers for that long. warn from an "
+        "hour on, else info. info for two-phase commit (2147483647 ms): only its owner ends such a transaction",
+        "15 minutes or less",
+        {
+            "lower": RemedyLine("all but Flink", "lower transaction.timeout.ms to what a recovery needs"),
+            "flink": RemedyLine("Flink", "the timeout must exceed the time of a checkpoint and of a recovery: keep it"),
+        },
+        "none",
+        "the coordinators' log",
+        explains=frozenset({Verdict.LONG_RUNNING}),
+    ),
+    AuditCheck(
+        "old-protocol",
+        CheckGroup.IDS,
+        (_INFO,),
+        "the cluster has transaction.version 2, and clients of these ids do not use it: only the verification by the "
+        "brokers keeps their late writes from hanging",
+        "Empty, PrepareAbort and CompleteAbort, which may have the version of another transaction or of the broker; a "
+        "record of format 0",
+        {
+            "java": RemedyLine("Java clients before 4.0", "upgrade the client"),
+            "other": RemedyLine(
+                "librdkafka, sarama, kafka-python and aiokafka",
+                "no version has the protocol: keep transaction.partition.verification.enable on",
+            ),
+        },
+        "none",
+        "ApiVersions, the coordinators' log",
+        ("KIP-890",),
+        explains=frozenset({Verdict.STRAY_WRITE}),
+    ),
+    AuditCheck(
+        "never-commits",
+        CheckGroup.IDS,
+        (_INFO,),
+        "at least 20 transactions of one form of ids ended in the part of the log that has every record, and none "
+        "committed",
+        "one commit",
+        {"errors": RemedyLine("all", "look at the errors of the application")},
+        "none",
+        "the coordinators' log",
+    ),
+    AuditCheck(
+        "internal-writers",
+        CheckGroup.RIGHTS,
+        (_CRITICAL, _WARN, _INFO),
+        "a principal may write to `__transaction_state` or `__consumer_offsets`, also by a rule for `*`: brokers "
+        "accept "
+        "such writes from any client that calls itself `__admin_client`. critical for `User:*`, else warn. info if the "
+        "brokers have no authorizer",
+        "super users, which are in no answer; a rule that denies it to all hosts",
+        {
+            "deny": RemedyLine(
+                "a principal that is no operator; mute an operator with --ignore internal-writers:PRINCIPAL",
+                "deny it: no application needs this right, also not to commit offsets",
+                (
+                    *("kafka-acls.sh", "--add", "--deny-principal", "{principal}", "--operation", "Write"),
+                    *("--topic", "{topic}"),
+                ),
+            ),
+            "authorizer": RemedyLine(
+                "no authorizer", "use an authorizer, or keep strangers off the network of the brokers"
+            ),
+        },
+        "Describe on the cluster",
+        "DescribeAcls",
+    ),
+    AuditCheck(
+        "marker-writers",
+        CheckGroup.RIGHTS,
+        (_CRITICAL, _INFO),
+        "a principal has ClusterAction on the cluster, or Alter from 3.8 on: it can write markers into any "
+        "transaction. "
+        "critical for `User:*`, else info, because brokers and administrators need it",
+        "Alter before 3.8; super users",
+        {"least": RemedyLine("all", "keep the right to brokers and administrators")},
+        "Describe on the cluster",
+        "DescribeAcls",
+        ("KAFKA-16513",),
+    ),
+    AuditCheck(
+        "id-owners",
+        CheckGroup.RIGHTS,
+        (_WARN, _INFO),
+        "a principal may write with all transactional ids, so it can fence any application. warn for `User:*`, "
+        "else info",
+        "rules for a prefix of ids",
+        {"least": RemedyLine("all", "grant Write on transactional ids with the prefix of each application")},
+        "Describe on the cluster",
+        "DescribeAcls",
+    ),
+)
+
+BY_NAME: Final = {check.name: check for check in CHECKS}

@@ -1,0 +1,293 @@
+"""Checks of the brokers: their releases, the levels of features, and their settings. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from txnwatch.state.audit.audit_facts import AuditedId, AuditFacts, NotAudited
+from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
+from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, more_replicas, remedy
+from txnwatch.state.audit.id_checks import client_version
+from txnwatch.state.audit.releases import TRANSACTION_VERSION, Release
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, BrokerId, DurationMs, TopicPartition
+from txnwatch.state.text import some
+
+VERIFICATION: Final = "transaction.partition.verification.enable"
+MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
+PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
+BROKER_SETTINGS: Final = (VERIFICATION, MAX_TIMEOUT, PROTOCOLS)
+_WEEK_MS: Final = DurationMs(7 * 86_400_000)
+_HOUR_MS: Final = 3_600_000
+_NAMED = 5
+_SKIPS_MARKERS: Final = (Release(4, 3), Release(4, 4))
+_CRITICAL, _WARN, _INFO = ExposureSeverity
+
+
+def nodes(found: Sequence[BrokerId]) -> str:
+    """Some brokers, as text."""
+    return f"broker{'s' if len(found) != 1 else ''} {some(found, _NAMED)}"
+
+
+def _of_release(facts: AuditFacts, found: Sequence[BrokerId]) -> list[SeenValue]:
+    by_release = {
+        release: [one for one in found if facts.releases[one] == release] for release in facts.releases.values()
+    }
+    return [
+        SeenValue("ApiVersions", f"versions of {nodes(of)}", f"those of release {release}")
+        for release, of in by_release.items()
+        if of
+    ]
+
+
+def releases_unknown(facts: AuditFacts) -> Iterator[NotAudited]:
+    """The brokers whose release is not known: no check by release can be made of them."""
+    for node, broker in sorted(facts.brokers.items()):
+        if broker.problem is not None:
+            yield NotAudited(f"broker {node}", str(broker.problem))
+        elif broker.release is None:
+            yield NotAudited(
+                f"release of broker {node}",
+                "its versions are of no release of Apache Kafka that txnwatch knows: a later one, a fork, or a proxy",
+            )
+        elif broker.settings_problem is not None:
+            yield NotAudited(f"settings of broker {node}", str(broker.settings_problem))
+
+
+def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
+    """KAFKA-20734."""
+    affected = facts.brokers_of(*_SKIPS_MARKERS)
+    if not affected:
+        return
+    weak = [
+        topic.place(number)
+        for topic in facts.transactional_topics
+        for number in sorted(topic.transactional)
+        if (of := topic.partitions.get(number)) is not None
+        and (of.leader is None or len(of.replicas) == 1 or len(of.in_sync) <= 1)
+    ]
+    if not weak:
+        finding = f"{nodes(affected)}: a partition without a leader gets no marker; no partition is near that now"
+        yield exposure(
+            "marker-skipped",
+            _INFO,
+            finding,
+            Basis.BY_VERSION,
+            affected,
+            _of_release(facts, affected),
+            [remedy("marker-skipped", "upgrade")],
+            key="version",
+        )
+        return
+    one = [place for place in weak if len(_replicas(facts, place)) == 1]
+    remedies = [more_replicas("marker-skipped", facts, one)] if one else []
+    evidence = SeenValue("Metadata", f"replicas of {weak[0]}", str(list(_replicas(facts, weak[0]))))
+    yield exposure(
+        "marker-skipped",
+        _INFO if facts.is_single else _CRITICAL,
+        f"{nodes(affected)}: if one broker is away, {len(weak)} partitions with transactional data have no leader, and "
+        "a transaction that ends then hangs there",
+        Basis.BY_VERSION,
+        weak,
+        [*_of_release(facts, affected), evidence],
+        [*remedies, remedy("marker-skipped", "upgrade")],
+        topics=frozenset(place.topic for place in weak),
+        key="replicas",
+    )
+
+
+def _replicas(facts: AuditFacts, place: TopicPartition) -> tuple[BrokerId, ...]:
+    return facts.topics[place.topic].partitions[place.partition].replicas
+
+
+def _old_clients(facts: AuditFacts) -> list[AuditedId] | None:
+    """The ids whose client wrote without the protocol of transaction.version 2 in the last week; None if not known."""
+    if facts.ids is None or (facts.transaction_version or 0) < 2:
+        return None
+    return [
+        one for one in facts.ids.values() if client_version(one) == 0 and facts.now_ms - one.last.updated_ms < _WEEK_MS
+    ]
+
+
+def _has_new_clients_only(facts: AuditFacts) -> bool:
+    """Whether each id of the last week certainly has a client of transaction.version 2."""
+    if not facts.ids or not facts.has_all_ids or (facts.transaction_version or 0) < 2:
+        return False
+    recent = [one for one in facts.ids.values() if facts.now_ms - one.last.updated_ms < _WEEK_MS]
+    return bool(recent) and all(client_version(one) for one in recent)
+
+
+def no_verification(facts: AuditFacts) -> Iterator[Exposure]:
+    """KIP-890, part 1."""
+    off = [node for node, one in sorted(facts.brokers.items()) if one.settings.get(VERIFICATION) == "false"]
+    if off:
+        old = _old_clients(facts)
+        severity = _CRITICAL if old else _INFO if facts.is_unused or _has_new_clients_only(facts) else _WARN
+        others = f": {len(old)} transactional ids of old clients wrote within 7 days" if old else ""
+        yield exposure(
+            "no-verification",
+            severity,
+            f"{nodes(off)} of {len(facts.brokers)} accept a write that belongs to no transaction{others}",
+            Basis.BY_SETTING,
+            off,
+            [SeenValue("DescribeConfigs", f"{VERIFICATION} of {nodes(off)}", "false")],
+            [remedy("no-verification", "default"), *(remedy("no-verification", "broker", broker=node) for node in off)],
+            ids=tuple(one.name for one in old or ()),
+            key="setting",
+        )
+    before = facts.brokers_before(Release(3, 6))
+    if before:
+        yield exposure(
+            "no-verification",
+            _INFO if facts.is_unused else _WARN,
+            f"{nodes(before)}: no release before 3.6 verifies that a write belongs to a transaction",
+            Basis.BY_VERSION,
+            before,
+            _of_release(facts, before),
+            [remedy("no-verification", "upgrade")],
+            key="version",
+        )
+    offsets = facts.topics.get(CONSUMER_OFFSETS_TOPIC)
+    at_3_6 = facts.brokers_of(Release(3, 6))
+    if at_3_6 and offsets is not None and offsets.transactional:
+        yield exposure(
+            "no-verification",
+            _WARN,
+            f"{nodes(at_3_6)}: release 3.6 does not verify offsets that are committed in a transaction",
+            Basis.BY_VERSION,
+            at_3_6,
+            _of_release(facts, at_3_6),
+            [remedy("no-verification", "3.6")],
+            key=CONSUMER_OFFSETS_TOPIC,
+        )
+
+
+def old_transaction_version(facts: AuditFacts) -> Iterator[Exposure]:
+    """KIP-890, part 2."""
+    level = facts.transaction_version
+    if level is None or level >= 2:
+        return
+    has_ids = bool(facts.ids) or bool(facts.transactional_topics)
+    yield exposure(
+        "old-transaction-version",
+        _WARN if has_ids else _INFO,
+        f"the cluster has {TRANSACTION_VERSION} {level}: a late write can join the next transaction of its producer",
+        Basis.BY_SETTING,
+        ["cluster"],
+        [SeenValue("ApiVersions", f"finalized {TRANSACTION_VERSION}", str(level))],
+        [remedy("old-transaction-version", "raise"), remedy("old-transaction-version", "client")],
+        ids=tuple(facts.ids or ()),
+    )
+
+
+def mixed_versions(facts: AuditFacts) -> Iterator[Exposure]:
+    """A rolling upgrade that has not ended."""
+    releases = sorted(set(facts.releases.values()))
+    if len(releases) < 2:
+        return
+    differs = releases[0] < Release(3, 6) <= releases[-1] or releases[0] < Release(4, 0) <= releases[-1]
+    by_release = [f"{release} on {nodes(facts.brokers_of(release))}" for release in releases]
+    yield exposure(
+        "mixed-versions",
+        _WARN if differs else _INFO,
+        f"the brokers have several releases: {', '.join(by_release)}",
+        Basis.BY_VERSION,
+        by_release,
+        _of_release(facts, list(facts.releases)),
+        [remedy("mixed-versions", "upgrade")],
+    )
+
+
+def stuck_prepare_bugs(facts: AuditFacts) -> Iterator[Exposure]:
+    """KAFKA-17877 and KAFKA-16352."""
+    new = [
+        node
+        for node in facts.brokers_of(Release(3, 7), Release(3, 8), Release(3, 9))
+        if _has_new_coordinator(facts.brokers[node].settings)
+    ]
+    if new:
+        yield exposure(
+            "stuck-prepare-bugs",
+            _WARN,
+            f"{nodes(new)}: with the new group coordinator, a coordinator can take markers for written that are not",
+            Basis.BY_SETTING,
+            new,
+            [
+                *_of_release(facts, new),
+                SeenValue("DescribeConfigs", PROTOCOLS, facts.brokers[new[0]].settings[PROTOCOLS]),
+            ],
+            [remedy("stuck-prepare-bugs", "classic")],
+            issues=("KAFKA-17877",),
+            key="KAFKA-17877",
+        )
+    old = facts.brokers_before(Release(3, 8))
+    if old:
+        yield exposure(
+            "stuck-prepare-bugs",
+            _INFO,
+            f"{nodes(old)}: the markers of one transaction can be dropped for those of the next",
+            Basis.BY_VERSION,
+            old,
+            _of_release(facts, old),
+            [remedy("stuck-prepare-bugs", "upgrade")],
+            issues=("KAFKA-16352",),
+            key="KAFKA-16352",
+        )
+
+
+def _has_new_coordinator(settings: Mapping[str, str]) -> bool:
+    return "consumer" in settings.get(PROTOCOLS, "").split(",")
+
+
+def epoch_bugs(facts: AuditFacts) -> Iterator[Exposure]:
+    """KAFKA-19367 and KAFKA-20090."""
+    if (facts.transaction_version or 0) < 2:
+        return
+    first = [node for node in facts.brokers_of(Release(4, 0)) if facts.brokers[node].is_4_0_0]
+    if first:
+        yield exposure(
+            "epoch-bugs",
+            _WARN,
+            f"{nodes(first)}: in Kafka 4.0.0 an id at its last epoch with an open transaction cannot be initialised",
+            Basis.BY_VERSION,
+            first,
+            [*_of_release(facts, first), SeenValue("ApiVersions", "lowest version of JoinGroup", "2: only 4.0.0")],
+            [remedy("epoch-bugs", "patch")],
+            issues=("KAFKA-19367", "KAFKA-20090"),
+            key="KAFKA-19367",
+        )
+    others = [node for node in facts.brokers_of(Release(4, 0), Release(4, 1), Release(4, 2)) if node not in first]
+    if others:
+        yield exposure(
+            "epoch-bugs",
+            _INFO,
+            f"{nodes(others)}: a timeout at the last epoch of a producer id leaves its transaction open for ever",
+            Basis.BY_VERSION,
+            others,
+            _of_release(facts, others),
+            [remedy("epoch-bugs", "upgrade")],
+            issues=("KAFKA-20090",),
+            key="KAFKA-20090",
+        )
+
+
+def late_gauge_blind(facts: AuditFacts) -> Iterator[Exposure]:
+    """The brokers' gauge of late transactions."""
+    values = {
+        node: int(text)
+        for node, one in sorted(facts.brokers.items())
+        if (text := one.settings.get(MAX_TIMEOUT, "")).isdecimal()
+    }
+    high = [node for node, value in values.items() if value > _HOUR_MS]
+    if high:
+        longest = max((one.last.timeout_ms for one in (facts.ids or {}).values()), default=None)
+        in_use = f"; the longest timeout in use is {longest} ms" if longest is not None else ""
+        yield exposure(
+            "late-gauge-blind",
+            _INFO,
+            f"{nodes(high)}: {MAX_TIMEOUT} is {max(values.values())}{in_use}",
+            Basis.BY_SETTING,
+            high,
+            [SeenValue("DescribeConfigs", MAX_TIMEOUT, str(max(values.values())))],
+            [remedy("late-gauge-blind", "alert")],
+        )

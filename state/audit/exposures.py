@@ -1,0 +1,153 @@
+"""A finding of `txnwatch audit`: which check has fired, on what evidence, and the remedies for this cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from txnwatch.state.audit.audit_facts import AuditFacts, NotAudited
+from txnwatch.state.audit.audit_table import BY_NAME, AuditCheck, Basis, CheckGroup, ExposureSeverity
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import BrokerId, DurationMs, TimestampMs, TopicPartition, elapsed
+
+EXAMPLES = 5
+_REPLICAS = 3
+
+
+class SeenValue(NamedTuple):
+    """One value of one answer: the request, its field, and the value."""
+
+    request: str
+    field: str
+    value: str
+
+
+class ChosenRemedy(NamedTuple):
+    """A remedy for this cluster; `command` is a tool of Kafka with its arguments, `plan` its reassignment."""
+
+    text: str
+    command: tuple[str, ...] = ()
+    plan: Mapping[TopicPartition, tuple[BrokerId, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """One finding: one check and one cause, never one for each partition.
+
+    Attributes:
+        key: what names the subject for `--ignore`.
+        affected: how many subjects are affected; `examples` has the first of them.
+        ids: the transactional ids that are exposed, as far as they are known; `topics` the topics.
+    """
+
+    check: AuditCheck
+    severity: ExposureSeverity
+    key: str
+    finding: str
+    basis: Basis
+    affected: int
+    examples: tuple[str, ...]
+    evidence: tuple[SeenValue, ...]
+    remedies: tuple[ChosenRemedy, ...]
+    issues: tuple[str, ...] = ()
+    topics: frozenset[str] = field(default_factory=frozenset)
+    ids: tuple[str, ...] = ()
+
+
+def exposure(
+    name: str,
+    severity: ExposureSeverity,
+    finding: str,
+    basis: Basis,
+    affected: Sequence[object],
+    evidence: Iterable[SeenValue],
+    remedies: Iterable[ChosenRemedy],
+    **more: object,
+) -> Exposure:
+    """A finding of the check with this name."""
+    check = BY_NAME[name]
+    made = Exposure(
+        check=check,
+        severity=severity,
+        key=str(affected[0]) if affected else "",
+        finding=finding,
+        basis=basis,
+        affected=len(affected),
+        examples=tuple(map(str, affected[:EXAMPLES])),
+        evidence=tuple(evidence),
+        remedies=tuple(remedies),
+        issues=check.issues,
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def remedy(name: str, which: str, **values: object) -> ChosenRemedy:
+    """A remedy of the table, with its values put in."""
+    line = BY_NAME[name].remedies[which]
+    command = tuple(part.format(**values) if "{" in part else part for part in line.command)
+    return ChosenRemedy(line.text, command)
+
+
+def more_replicas(name: str, facts: AuditFacts, partitions: Iterable[TopicPartition]) -> ChosenRemedy:
+    """The remedy of more replicas, with a plan: each partition keeps its replicas and gets others, in turn.
+
+    Without another broker there is no plan.
+    """
+    line = BY_NAME[name].remedies["replicas"]
+    brokers = sorted(facts.brokers)
+    wanted = min(_REPLICAS, len(brokers))
+    plan: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    for at, place in enumerate(sorted(partitions)):
+        known = facts.topics[place.topic].partitions[place.partition].replicas
+        others = [node for node in brokers[at % len(brokers) :] + brokers[: at % len(brokers)] if node not in known]
+        plan[place] = (*known, *others[: max(0, wanted - len(known))])
+    if len(brokers) == 1 or not plan:
+        return ChosenRemedy("add brokers: " + line.text)
+    return ChosenRemedy(line.text, line.command, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The findings, worst first within their group; what could not be checked; how many of a check are not shown."""
+
+    exposures: tuple[Exposure, ...]
+    missing: tuple[NotAudited, ...]
+    folded: Mapping[str, int] = field(default_factory=dict)
+
+
+def exposed_ids(one: Exposure, facts: AuditFacts) -> Sequence[str] | None:
+    """The transactional ids that a finding exposes: those that it names, or those that wrote to its topics.
+
+    None if the coordinators' log could not be read, or if the finding is about no id and no topic.
+    """
+    if one.ids:
+        return one.ids
+    if facts.ids is None or not one.topics:
+        return None
+    return [
+        name
+        for name, found in facts.ids.items()
+        if not one.topics.isdisjoint(place.topic for place in found.partitions)
+    ]
+
+
+WEEK_MS: Final = DurationMs(7 * 86_400_000)
+
+
+def explained(one: Exposure, events: Iterable[IncidentEvent], now_ms: TimestampMs) -> list[str]:
+    """The incidents of the last week that fit a finding: by their verdict, and by its topics or its ids if it has some.
+
+    The events topic is no evidence, so this is no finding: it is where to look first.
+    """
+    newest = {event.incident_id: event for event in events if elapsed(event.time_ms, now_ms) < WEEK_MS}
+    return [name for name, event in newest.items() if _fits(one, event)]
+
+
+def _fits(one: Exposure, event: IncidentEvent) -> bool:
+    if event.verdict not in one.check.explains:
+        return False
+    if one.topics:
+        pending = {place.rpartition("-")[0] for place in event.pending_partitions}
+        return event.topic in one.topics or not pending.isdisjoint(one.topics)
+    return one.check.group is not CheckGroup.IDS or event.transactional_id in one.ids

@@ -1,0 +1,123 @@
+"""Checks of the cluster's ACLs: who can forge or delete transactions, and fence others. Pure: no I/O, no clock.
+
+Super users, and the rules of an authorizer that is not Kafka's own, are in no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from txnwatch.state.audit.audit_facts import AclRule, AuditFacts
+from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
+from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, remedy
+from txnwatch.state.audit.releases import Release
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from txnwatch.state.text import cut, some_names
+
+EVERYBODY: Final = "User:*"
+TOPIC, CLUSTER, TRANSACTIONAL_ID = "topic", "cluster", "transactional id"
+_ALTER_SINCE: Final = Release(3, 8)
+_CRITICAL, _WARN, _INFO = ExposureSeverity
+_NAMED = 5
+
+
+def allowed_to(rules: Collection[AclRule], resource: str, name: str, operations: Collection[str]) -> list[str]:
+    """The principals that may do one of the operations; a rule that denies it to all hosts wins."""
+    found = [rule for rule in rules if rule.resource == resource and _fits(rule, name)]
+    principals = sorted(
+        {rule.principal for rule in found if rule.is_allowed and rule.operation in {*operations, "All"}}
+    )
+
+    def is_denied(principal: str, operation: str) -> bool:
+        return any(
+            not rule.is_allowed
+            and rule.host == "*"
+            and rule.principal in {principal, EVERYBODY}
+            and rule.operation in {operation, "All"}
+            for rule in found
+        )
+
+    def may(principal: str, operation: str) -> bool:
+        return not is_denied(principal, operation) and any(
+            rule.is_allowed and rule.principal == principal and rule.operation in {operation, "All"} for rule in found
+        )
+
+    return [principal for principal in principals if any(may(principal, operation) for operation in operations)]
+
+
+def _fits(rule: AclRule, name: str) -> bool:
+    return name.startswith(rule.name) if rule.is_prefix else rule.name in {name, "*"}
+
+
+def internal_writers(facts: AuditFacts) -> Iterator[Exposure]:
+    """Who may write to the internal topics."""
+    if facts.is_open:
+        yield exposure(
+            "internal-writers",
+            _INFO,
+            "the brokers have no authorizer: every client can write to the internal topics, write markers and "
+            "fence ids",
+            Basis.PROVEN,
+            ["every client"],
+            [SeenValue("DescribeAcls", "error", "SECURITY_DISABLED")],
+            [remedy("internal-writers", "authorizer")],
+            key="authorizer",
+        )
+    by_principal: dict[str, list[str]] = {}
+    for topic in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC):
+        for principal in allowed_to(facts.rules or (), TOPIC, topic, ["Write"]):
+            by_principal.setdefault(principal, []).append(topic)
+    for principal, topics in by_principal.items():
+        yield exposure(
+            "internal-writers",
+            _CRITICAL if principal == EVERYBODY else _WARN,
+            f"{cut(principal)} may write to {' and '.join(topics)}: so it can forge or delete transactions",
+            Basis.PROVEN,
+            topics,
+            [SeenValue("DescribeAcls", f"Write on topic {topic}", f"allowed to {cut(principal)}") for topic in topics],
+            [remedy("internal-writers", "deny", principal=principal, topic=topic) for topic in topics],
+            key=principal,
+        )
+
+
+def marker_writers(facts: AuditFacts) -> Iterator[Exposure]:
+    """Who may write markers."""
+    has_alter = any(release >= _ALTER_SINCE for release in facts.releases.values())
+    operations = ["ClusterAction", *(["Alter"] if has_alter else [])]
+    yield from _holders(
+        "marker-writers",
+        allowed_to(facts.rules or (), CLUSTER, "kafka-cluster", operations),
+        f"{' or '.join(operations)} on the cluster",
+        "can write markers into any transaction",
+        _CRITICAL,
+    )
+
+
+def id_owners(facts: AuditFacts) -> Iterator[Exposure]:
+    """Who may fence any transactional id."""
+    holders = [
+        rule.principal
+        for rule in facts.rules or ()
+        if rule.resource == TRANSACTIONAL_ID and rule.name == "*" and rule.is_allowed
+    ]
+    allowed = allowed_to(facts.rules or (), TRANSACTIONAL_ID, "*", ["Write"]) if holders else []
+    yield from _holders("id-owners", allowed, "Write on all transactional ids", "can fence any application", _WARN)
+
+
+def _holders(
+    name: str, allowed: list[str], right: str, effect: str, of_everybody: ExposureSeverity
+) -> Iterator[Exposure]:
+    others = [principal for principal in allowed if principal != EVERYBODY]
+    for principals, severity in (([EVERYBODY] if EVERYBODY in allowed else [], of_everybody), (others, _INFO)):
+        if principals:
+            yield exposure(
+                name,
+                severity,
+                f"{some_names(principals, _NAMED)} {effect}",
+                Basis.PROVEN,
+                [cut(principal) for principal in principals],
+                [SeenValue("DescribeAcls", right, f"allowed to {some_names(principals, _NAMED)}")],
+                [remedy(name, "least")],
+                key=principals[0],
+            )

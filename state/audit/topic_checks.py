@@ -1,0 +1,392 @@
+"""Checks of the coordinators' log and of topics with transactional data: replicas, settings. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from txnwatch.state.audit.audit_facts import AuditedTopic, AuditFacts, NotAudited
+from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
+from txnwatch.state.audit.exposures import EXAMPLES, Exposure, SeenValue, exposure, more_replicas, remedy
+from txnwatch.state.audit.releases import Release
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
+from txnwatch.state.text import quoted, some
+
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN: Final = "unclean.leader.election.enable"
+CLEANUP: Final = "cleanup.policy"
+RETENTION, DELETE_RETENTION = "retention.ms", "delete.retention.ms"
+TOPIC_SETTINGS: Final = (MIN_ISR, UNCLEAN, CLEANUP, RETENTION, DELETE_RETENTION)
+_HOUR_MS: Final = 3_600_000
+# Kafka's class DescribeConfigsResponse.ConfigSource
+_WHERE: Final = {1: "on the topic", 3: "as the cluster-wide default"}
+_COUNTS_SINCE: Final = Release(3, 9)  # with KRaft
+_UNCAPPED_TO: Final = Release(3, 3)
+_CRITICAL, _WARN, _INFO = ExposureSeverity
+_NAMED, _ENOUGH = 3, 3
+
+
+def settings_unknown(facts: AuditFacts) -> Iterator[NotAudited]:
+    """The topics whose settings are hidden, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for topic in _judged(facts):
+        if topic.settings_problem is not None:
+            by_reason.setdefault(str(topic.settings_problem), []).append(topic.name)
+    for why, names in by_reason.items():
+        yield NotAudited(f"settings of topics {some(names, _NAMED)}", why)
+
+
+def _judged(facts: AuditFacts) -> list[AuditedTopic]:
+    """The coordinators' log and the topics with transactional data."""
+    return [*([facts.log] if facts.log is not None else []), *facts.transactional_topics]
+
+
+def _below_minimum(facts: AuditFacts, topic: AuditedTopic, numbers: Sequence[int]) -> list[TopicPartition]:
+    """The partitions that accept no transactional write and no marker now.
+
+    A leader never needs more replicas in sync than the partition has (Partition.effectiveMinIsr); up to 3.3 it does.
+    """
+    is_capped = not facts.releases or max(facts.releases.values()) > _UNCAPPED_TO
+    minimum = topic.number(MIN_ISR) or 1
+    return [
+        topic.place(number)
+        for number in numbers
+        if (of := topic.partitions[number]).leader is None
+        or len(of.in_sync) < (min(minimum, len(of.replicas)) if is_capped else minimum)
+    ]
+
+
+def _numbers(topic: AuditedTopic) -> list[int]:
+    """The partitions that are judged: all of the coordinators' log, of another topic those with transactional data."""
+    wanted = topic.partitions if topic.name == TRANSACTION_STATE_TOPIC else topic.transactional
+    return sorted(number for number in wanted if number in topic.partitions)
+
+
+def _in_one_rack(facts: AuditFacts, topic: AuditedTopic) -> list[TopicPartition]:
+    """The partitions whose replicas are all in one rack; none if a rack is not set, or if there is only one."""
+    racks = {node: broker.rack for node, broker in facts.brokers.items()}
+    if None in racks.values() or len(set(racks.values())) < 2:
+        return []
+
+    def racks_of(replicas: Sequence[BrokerId]) -> set[str | None]:
+        return {racks.get(node) for node in replicas}
+
+    found = [(number, topic.partitions[number].replicas) for number in _numbers(topic)]
+    return [
+        topic.place(number)
+        for number, of in found
+        if len(of) > 1 and len(racks_of(of)) == 1 and None not in racks_of(of)
+    ]
+
+
+def coordinator_log_config(facts: AuditFacts) -> Iterator[Exposure]:
+    """The settings and the replicas of `__transaction_state`."""
+    name, log = "coordinator-log-config", facts.log
+    if log is None:
+        return
+    policy = log.value(CLEANUP)
+    if policy is not None and "delete" in policy:
+        yield exposure(
+            name,
+            _CRITICAL,
+            f"{CLEANUP} is {policy}: retention deletes transactional ids, and what they had open hangs",
+            Basis.BY_SETTING,
+            [log.name],
+            [SeenValue("DescribeConfigs", CLEANUP, policy)],
+            [remedy(name, "compact")],
+            key=CLEANUP,
+        )
+    yield from _single_replicas(facts, log)
+    stopped = _below_minimum(facts, log, _numbers(log))
+    if stopped:
+        yield exposure(
+            name,
+            _CRITICAL,
+            f"{len(stopped)} partitions have no leader or too few in-sync replicas now: no transaction of their ids "
+            "can begin, end or time out",
+            Basis.PROVEN,
+            stopped,
+            [_in_sync(log, stopped[0])],
+            [remedy(name, "broker")],
+            key="in_sync",
+        )
+    yield from _minimum_of_log(facts, log)
+    one_rack = _in_one_rack(facts, log)
+    if one_rack:
+        yield exposure(
+            name,
+            _WARN,
+            f"{len(one_rack)} partitions have all replicas in one rack",
+            Basis.BY_SETTING,
+            one_rack,
+            [SeenValue("Metadata", "rack", str(facts.brokers[log.partitions[one_rack[0].partition].replicas[0]].rack))],
+            [remedy(name, "racks")],
+            key="racks",
+        )
+
+
+def _single_replicas(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]:
+    name = "coordinator-log-config"
+    single = [log.place(number) for number in _numbers(log) if len(log.partitions[number].replicas) == 1]
+    if single:
+        yield exposure(
+            name,
+            _INFO if facts.is_single else _CRITICAL,
+            f"{len(single)} partitions have one replica: while its broker is away, none of their transactions can end",
+            Basis.BY_SETTING,
+            single,
+            [
+                SeenValue(
+                    "Metadata", f"replicas of {single[0]}", str(list(log.partitions[single[0].partition].replicas))
+                )
+            ],
+            [more_replicas(name, facts, single)],
+            key="replicas",
+        )
+
+
+def _minimum_of_log(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]:
+    minimum = log.number(MIN_ISR)
+    least = min((len(of.replicas) for of in log.partitions.values()), default=1)
+    if minimum is None or least == 1:
+        return
+    if minimum == 1:
+        finding = f"{MIN_ISR} is 1: a power failure of one broker can lose an outcome that the client was told"
+    elif minimum == least:
+        finding = f"{MIN_ISR} is {minimum}, and so is the replication factor: each restart of a broker stops its ids"
+    else:
+        return
+    few = [log.place(number) for number in _numbers(log)] if least < _ENOUGH else []
+    yield exposure(
+        "coordinator-log-config",
+        _WARN,
+        finding,
+        Basis.BY_SETTING,
+        [log.name],
+        [SeenValue("DescribeConfigs", MIN_ISR, str(minimum))],
+        [
+            *([more_replicas("coordinator-log-config", facts, few)] if few else []),
+            remedy("coordinator-log-config", "min.isr"),
+        ],
+        key=MIN_ISR,
+    )
+
+
+def _in_sync(topic: AuditedTopic, place: TopicPartition) -> SeenValue:
+    of = topic.partitions[place.partition]
+    value = f"leader {of.leader}, in sync {list(of.in_sync)}, {MIN_ISR} {topic.number(MIN_ISR)}"
+    return SeenValue("Metadata", str(place), value)
+
+
+def unclean_election(facts: AuditFacts) -> Iterator[Exposure]:
+    """Unclean elections, where the setting that is seen decides; topics with the same cause are one finding."""
+    by_cause: dict[tuple[ExposureSeverity, str], list[AuditedTopic]] = {}
+    for topic in _judged(facts):
+        cause = _unclean(facts, topic)
+        if cause is not None:
+            by_cause.setdefault(cause, []).append(topic)
+    for (severity, what), topics in by_cause.items():
+        names = [topic.name for topic in topics]
+        yield exposure(
+            "unclean-election",
+            severity,
+            f"{some(names, _NAMED)}: {UNCLEAN} is true {what}",
+            Basis.BY_SETTING,
+            names,
+            [SeenValue("DescribeConfigs", f"{UNCLEAN} of {some(names, _NAMED)}", "true")],
+            [remedy("unclean-election", "topic", topic=name) for name in names[:EXAMPLES]],
+            topics=frozenset(names),
+            key=what.partition(":")[0],
+        )
+
+
+def _unclean(facts: AuditFacts, topic: AuditedTopic) -> tuple[ExposureSeverity, str] | None:
+    """How bad it is for one topic, and why; None if it is off, has no effect, or cannot be seen."""
+    found = topic.settings.get(UNCLEAN)
+    copied = [number for number in _numbers(topic) if len(topic.partitions[number].replicas) > 1]
+    if found is None or found.value != "true" or not copied or not facts.releases:
+        return None
+    if not facts.has_zookeeper and found.source not in _WHERE:
+        return None
+    where = _WHERE.get(found.source, "on the brokers")
+    if not facts.has_zookeeper and max(facts.releases.values()) < _COUNTS_SINCE:
+        return _INFO, f"{where}: KRaft before {_COUNTS_SINCE} ignores it until the upgrade"
+    if topic.name == TRANSACTION_STATE_TOPIC:
+        return _CRITICAL, f"{where}: an unclean election can lose the outcomes of transactions"
+    is_weak = topic.number(MIN_ISR) == 1 or any(len(topic.partitions[number].in_sync) <= 1 for number in copied)
+    return _CRITICAL if is_weak else _WARN, f"{where}: an unclean election can lose a marker"
+
+
+def unclean_unseen(facts: AuditFacts) -> Iterator[NotAudited]:
+    """Topics whose setting comes from where brokers cannot see what decides: the files of the controllers."""
+    if facts.has_zookeeper or not facts.releases or max(facts.releases.values()) < _COUNTS_SINCE:
+        return
+    by_file = [
+        topic.name
+        for topic in _judged(facts)
+        if (found := topic.settings.get(UNCLEAN)) is not None and found.value == "true" and found.source not in _WHERE
+    ]
+    if by_file:
+        yield NotAudited(
+            f"{UNCLEAN} of {some(by_file, _NAMED)}",
+            "the file of a broker sets it to true; the files of the controllers decide, and no request of a broker "
+            "shows them: ask `kafka-configs.sh --bootstrap-controller`, or set it to false on the topics",
+        )
+
+
+def replication(facts: AuditFacts) -> Iterator[Exposure]:
+    """The replicas of topics with transactional data; those with the same cause are one finding."""
+    topics = facts.transactional_topics
+    single = [
+        topic.place(number)
+        for topic in topics
+        for number in _numbers(topic)
+        if len(topic.partitions[number].replicas) == 1
+    ]
+    if single:
+        place = single[0]
+        replicas = list(facts.topics[place.topic].partitions[place.partition].replicas)
+        yield exposure(
+            "replication",
+            _INFO if facts.is_single else _WARN,
+            f"{len(single)} partitions with transactional data have one replica: while its broker is away, their "
+            "transactions cannot end",
+            Basis.BY_SETTING,
+            single,
+            [SeenValue("Metadata", f"replicas of {place}", str(replicas))],
+            [more_replicas("replication", facts, single)],
+            topics=frozenset(one.topic for one in single),
+            key="replicas",
+        )
+    stopped = [(topic, place) for topic in topics for place in _below_minimum(facts, topic, _numbers(topic))]
+    if stopped:
+        yield exposure(
+            "replication",
+            _CRITICAL,
+            f"{len(stopped)} partitions have no leader or too few in-sync replicas now: they accept no marker",
+            Basis.PROVEN,
+            [place for _, place in stopped],
+            [_in_sync(*stopped[0])],
+            [remedy("replication", "broker")],
+            topics=frozenset(topic.name for topic, _ in stopped),
+            key="in_sync",
+        )
+    yield from _minimum_of_topics(facts, topics)
+    yield from _racks_of_topics(facts, topics)
+
+
+def _racks_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Iterator[Exposure]:
+    one_rack = [place for topic in topics for place in _in_one_rack(facts, topic)]
+    if one_rack:
+        yield exposure(
+            "replication",
+            _INFO,
+            f"{len(one_rack)} partitions with transactional data have all replicas in one rack",
+            Basis.BY_SETTING,
+            one_rack,
+            [SeenValue("Metadata", f"racks of {one_rack[0]}", "one")],
+            [remedy("replication", "racks")],
+            topics=frozenset(place.topic for place in one_rack),
+            key="racks",
+        )
+
+
+def _minimum_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Iterator[Exposure]:
+    """The topics that need all of their replicas in sync."""
+    tight = [topic for topic in topics if (minimum := topic.number(MIN_ISR)) and 1 < _fewest(topic) <= minimum]
+    if not tight:
+        return
+    names = [topic.name for topic in tight]
+    few = [topic.place(number) for topic in tight if _fewest(topic) < _ENOUGH for number in _numbers(topic)]
+    lower = [topic for topic in tight if _fewest(topic) >= _ENOUGH][:EXAMPLES]
+    yield exposure(
+        "replication",
+        _WARN,
+        f"{some(names, _NAMED)}: {MIN_ISR} equals the replication factor: while one broker restarts, no transaction "
+        "there can end",
+        Basis.BY_SETTING,
+        names,
+        [SeenValue("DescribeConfigs", f"{MIN_ISR} of {names[0]}", str(tight[0].value(MIN_ISR)))],
+        [
+            *([more_replicas("replication", facts, few)] if few else []),
+            *(remedy("replication", "min.isr", topic=topic.name, value=_fewest(topic) - 1) for topic in lower),
+        ],
+        topics=frozenset(names),
+        key=MIN_ISR,
+    )
+
+
+def _fewest(topic: AuditedTopic) -> int:
+    return min((len(topic.partitions[number].replicas) for number in _numbers(topic)), default=1)
+
+
+def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
+    """Markers that compaction removes before a replica that was away has copied them."""
+    copied = [
+        topic
+        for topic in facts.transactional_topics
+        if "compact" in (topic.value(CLEANUP) or "") and _fewest(topic) > 1 and topic.number(DELETE_RETENTION)
+    ]
+    short = [topic for topic in copied if (topic.number(DELETE_RETENTION) or _HOUR_MS) < _HOUR_MS]
+    if short:
+        names = [topic.name for topic in short]
+        yield exposure(
+            "compaction-race",
+            _WARN,
+            f"{some(names, _NAMED)}: compaction removes a marker after {short[0].value(DELETE_RETENTION)} ms, and a "
+            "replica that was away for longer never gets it",
+            Basis.BY_SETTING,
+            names,
+            [SeenValue("DescribeConfigs", f"{DELETE_RETENTION} of {names[0]}", str(short[0].value(DELETE_RETENTION)))],
+            [remedy("compaction-race", "retention", topic=name) for name in names[:EXAMPLES]],
+            topics=frozenset(names),
+            key=DELETE_RETENTION,
+        )
+    away = [
+        topic.place(number)
+        for topic in copied
+        if topic not in short
+        for number in _numbers(topic)
+        if len(topic.partitions[number].in_sync) < len(topic.partitions[number].replicas)
+    ]
+    if away:
+        topic = facts.topics[away[0].topic]
+        yield exposure(
+            "compaction-race",
+            _WARN,
+            f"{len(away)} compacted partitions have a replica that is out of sync: it must be back within "
+            f"{topic.value(DELETE_RETENTION)} ms",
+            Basis.PROVEN,
+            away,
+            [_in_sync(topic, away[0])],
+            [remedy("compaction-race", "back")],
+            topics=frozenset(place.topic for place in away),
+            key="in_sync",
+        )
+
+
+def retention_below_timeout(facts: AuditFacts) -> Iterator[Exposure]:
+    """Retention that deletes data before its transaction has to end."""
+    for topic in facts.transactional_topics:
+        retention = topic.number(RETENTION)
+        if retention is None or retention <= 0 or "delete" not in (topic.value(CLEANUP) or ""):
+            continue
+        writers = [one for one in (facts.ids or {}).values() if any(topic.name == at.topic for at in one.partitions)]
+        longest = max(writers, key=lambda one: one.last.timeout_ms, default=None)
+        if longest is None or longest.last.timeout_ms <= retention:
+            continue
+        yield exposure(
+            "retention-below-timeout",
+            _WARN,
+            f"{topic.name}: retention deletes data after {retention} ms, and {quoted(longest.name)} may keep a "
+            "transaction "
+            f"open for {longest.last.timeout_ms} ms",
+            Basis.BY_SETTING,
+            [topic.name],
+            [SeenValue("DescribeConfigs", f"{RETENTION} of {topic.name}", str(retention))],
+            [
+                remedy("retention-below-timeout", "longer", topic=topic.name, value=longest.last.timeout_ms),
+                remedy("retention-below-timeout", "shorter"),
+            ],
+            topics=frozenset({topic.name}),
+        )

@@ -1,0 +1,85 @@
+"""The ACLs that `txnwatch audit` judges, with four requests: two internal topics, the cluster, all transactional ids.
+
+Apart: checkup.py asks about one topic of txnwatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.admin import DescribeAclsRequest
+
+from txnwatch.state.audit.audit_facts import AclRule, NotAudited
+from txnwatch.state.audit.right_checks import CLUSTER, TOPIC, TRANSACTIONAL_ID
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ErrorCode
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import problem_of
+
+# Kafka's classes ResourceType, PatternType, AclOperation and AclPermissionType
+_RESOURCES: Final = {2: TOPIC, 4: CLUSTER, 5: TRANSACTIONAL_ID}
+_OPERATIONS: Final = {2: "All", 4: "Write", 7: "Alter", 9: "ClusterAction"}
+_ANY, _MATCH, _LITERAL, _PREFIXED, _ALLOW = 1, 2, 3, 4, 3
+_ASKED: Final = (
+    (2, TRANSACTION_STATE_TOPIC, _MATCH),
+    (2, CONSUMER_OFFSETS_TOPIC, _MATCH),
+    (4, "kafka-cluster", _LITERAL),
+    (5, "*", _LITERAL),
+)
+
+
+class FoundRules(NamedTuple):
+    """The rules; None if they are not known. `is_open`: the brokers have no authorizer."""
+
+    rules: tuple[AclRule, ...] | None = None
+    is_open: bool = False
+    missing: tuple[NotAudited, ...] = ()
+
+
+def read_rules(cluster: Cluster) -> FoundRules:
+    """The rules about what a check judges."""
+    found: list[AclRule] = []
+    try:
+        connection = cluster.any_connection()
+        version = connection.require_version(DescribeAclsRequest, highest=3, lowest=1)
+        for resource, name, pattern in _ASKED:
+            request = DescribeAclsRequest(
+                version=version,
+                resource_type_filter=resource,
+                resource_name_filter=name,
+                pattern_type_filter=pattern,
+                principal_filter=None,
+                host_filter=None,
+                operation=_ANY,
+                permission_type=_ANY,
+            )
+            answer = cluster.call(connection, request)
+            if answer.error_code == ErrorCode.SECURITY_DISABLED:
+                return FoundRules(is_open=True)
+            problem = problem_of(answer.error_code)
+            if problem is not None:
+                return _unknown(str(problem.with_right("DESCRIBE on the cluster")))
+            found += _rules(answer)
+    except BrokerError as exc:
+        return _unknown(str(exc))
+    return FoundRules(tuple(dict.fromkeys(found)))
+
+
+def _unknown(why: str) -> FoundRules:
+    return FoundRules(missing=(NotAudited("ACLs", why),))
+
+
+def _rules(answer: Any) -> Iterator[AclRule]:
+    for resource in answer.resources:
+        for acl in resource.acls:
+            if acl.operation in _OPERATIONS and resource.resource_type in _RESOURCES:
+                yield AclRule(
+                    acl.principal,
+                    _OPERATIONS[acl.operation],
+                    _RESOURCES[resource.resource_type],
+                    resource.resource_name,
+                    resource.pattern_type == _PREFIXED,
+                    acl.permission_type == _ALLOW,
+                    acl.host,
+                )

@@ -1,0 +1,198 @@
+"""Reads the coordinators' log as the records of each transactional id, oldest first, for `txnwatch audit`.
+
+Apart: it reads a log; gathering.py asks requests.
+
+Law: only what the log still has is a record here. Compaction removes older records of an id, so the records of an id
+are whole only behind the last hole of its partition.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from txnwatch.state.audit.audit_facts import AuditedId, LoggedState, NotAudited
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    DurationMs,
+    Offset,
+    Problem,
+    TimestampMs,
+    TopicPartition,
+)
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.hidden_topics import why_no_log
+from txnwatch.streaming.log.coordinator_log import logs_of
+from txnwatch.streaming.log.lookups import list_extents, read_parts
+from txnwatch.streaming.log.range_reading import Range, RangeReading
+from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records
+from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, QuickDecoded, coordinator_partition, quick_decode
+from txnwatch.streaming.wire.record_batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, BatchWalker
+
+_HASHED = 1_000  # ids of each partition that are compared with it: if it has others, most of its ids are misplaced
+_NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+
+
+class IdHistories(NamedTuple):
+    """The ids of the log; None if nothing of it could be read."""
+
+    ids: dict[str, AuditedId] | None
+    missing: tuple[NotAudited, ...]
+
+
+# Most records of a large log are of ids that are idle. Their values have the fields at places that follow from the key.
+
+_value = struct.Struct(">hqhib").unpack_from  # version, producer id, epoch, timeout, state
+_times = struct.Struct(">qq").unpack_from
+_int16 = struct.Struct(">h").unpack_from
+_VALUE_SIZE, _TIMES_SIZE, _KEY_PREFIX = 17, 16, 4
+_NONE_OR_EMPTY = (b"\0\0\0\0", b"\xff\xff\xff\xff")
+_WITH_CLIENT_VERSION = frozenset({5, 15})  # sizes of the tags that end with it; see `quick_decode`
+
+
+def idle_state(raw: bytes, at: int, seen: QuickDecoded) -> LoggedState | None:
+    """The record of a batch that `quick_decode` has accepted; None if it names participants, and is decoded exactly."""
+    end, offset, _, timestamp_ms, key, *_ = seen
+    value = raw.index(key, at + HEADER_SIZE) + len(key)
+    value += 2 if raw[value] >= 0x80 else 1
+    version, producer_id, epoch, timeout_ms, state = _value(raw, value)
+    times = value + _VALUE_SIZE + (1 if version else 4)
+    if raw[value + _VALUE_SIZE] > 1 if version else raw[value + _VALUE_SIZE : times] not in _NONE_OR_EMPTY:
+        return None
+    updated_ms, start_ms = _times(raw, times)
+    tags = end - 1 - times - _TIMES_SIZE
+    client = _int16(raw, end - 3)[0] if tags in _WITH_CLIENT_VERSION else 0
+    return LoggedState(
+        offset,
+        timestamp_ms,
+        TransactionState.from_id(state),
+        producer_id,
+        epoch,
+        timeout_ms,
+        start_ms if start_ms >= 0 else None,
+        updated_ms,
+        client if version else None,
+    )
+
+
+class IdHistoryFold(BatchWalker):
+    """The records of each transactional id in one partition of the log; a fold for `read_ranges`.
+
+    Attributes:
+        found: the records by id; an id whose last record is a tombstone is left out.
+        participants: those that the records of an id name.
+        whole_from_ms: the stamp of the first batch behind the last hole.
+    """
+
+    def __init__(self, start: Offset, end: Offset) -> None:
+        super().__init__(start, end)
+        self.found: dict[str, list[LoggedState]] = {}
+        self.participants: dict[str, set[TopicPartition]] = {}
+        self.whole_from_ms: TimestampMs | None = None
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response.
+
+        Raises:
+            WireError: bytes that no broker writes to this log.
+        """
+        raw, at = bytes(buffer), 0
+        while True:
+            seen = quick_decode(raw, at)
+            state = None
+            if seen is None or seen[7] or seen[5] == NO_PRODUCER_ID or (state := idle_state(raw, at, seen)) is None:
+                found = next(self.headers(raw, at), None)
+                if found is None:
+                    return
+                at = self._decode(raw, *found)
+                continue
+            end, offset, leader_epoch, timestamp_ms, key, *_ = seen
+            if offset >= self.end:
+                self.position = self.end
+                return
+            self._stamp(timestamp_ms, is_hole=offset > self.position)
+            if offset >= self.start:
+                self.found.setdefault(key[_KEY_PREFIX:].decode(), []).append(state)
+            self.leader_epoch, self.position, at = leader_epoch, Offset(offset + 1), end
+
+    def _stamp(self, timestamp_ms: TimestampMs, *, is_hole: bool) -> None:
+        if is_hole or self.whole_from_ms is None:
+            self.whole_from_ms = timestamp_ms
+
+    def _decode(self, raw: bytes, at: int, header: BatchHeader) -> int:
+        """Decodes one batch exactly; returns where it ends."""
+        has_lost = header.record_count <= header.last_offset_delta
+        self._stamp(header.max_timestamp, is_hole=has_lost or header.base_offset > self.position)
+        if not header.is_control and header.base_offset >= self.start:
+            for record in logged_records(raw, at, header):
+                self._add(record)
+        self.leader_epoch, self.position = header.leader_epoch, Offset(header.last_offset + 1)
+        return at + LENGTH_OVERHEAD + header.length
+
+    def _add(self, record: LoggedRecord) -> None:
+        value, name = record.value, record.transactional_id
+        if value is None:
+            self.found.pop(name, None)
+            self.participants.pop(name, None)
+            return
+        state = LoggedState(
+            record.offset,
+            record.timestamp_ms,
+            value.state,
+            value.producer_id,
+            value.producer_epoch,
+            DurationMs(value.transaction_timeout_ms),
+            value.start_ms,
+            TimestampMs(value.last_update_ms),
+            value.client_transaction_version if value.version else None,
+        )
+        self.found.setdefault(name, []).append(state)
+        if value.partitions:
+            self.participants.setdefault(name, set()).update(value.participants)
+
+
+def read_ids(cluster: Cluster, max_bytes: int) -> IdHistories:
+    """All transactional ids of the log.
+
+    A part that is not read is in `missing`: then the ids of that partition are left out.
+    """
+    try:
+        logs = logs_of(cluster)
+        if not logs:
+            return IdHistories(None, (NotAudited(TRANSACTION_STATE_TOPIC, str(why_no_log(cluster))),))
+        parts = list_extents(cluster, logs)
+        reads = read_parts(
+            cluster,
+            [RangeReading(log.part(), IdHistoryFold) for log in parts.values() if isinstance(log, Range)],
+            max_bytes=max_bytes,
+        )
+    except BrokerError as exc:
+        return IdHistories(None, (NotAudited(TRANSACTION_STATE_TOPIC, str(exc)),))
+    missing = [NotAudited(str(partition), str(log)) for partition, log in parts.items() if isinstance(log, Problem)]
+    ids: dict[str, AuditedId] = {}
+    for read in reads:
+        if read.notices:
+            missing.append(NotAudited(str(read.partition), _why(read, max_bytes)))
+        else:
+            ids |= dict(_ids(read, len(logs)))
+    return IdHistories(ids if len(missing) < len(logs) else None, tuple(missing))
+
+
+def _why(read: RangeReading[IdHistoryFold], max_bytes: int) -> str:
+    notice = read.notices[0]
+    if notice.kind is NoticeKind.LEFT:
+        return f"the log has more than {max_bytes} bytes: raise --max-log-bytes"
+    return notice.detail
+
+
+def _ids(read: RangeReading[IdHistoryFold], count: int) -> Iterator[tuple[str, AuditedId]]:
+    number = read.partition.partition
+    for place, (name, states) in enumerate(read.fold.found.items()):
+        own = coordinator_partition(name, count) if place < _HASHED else number
+        places = read.fold.participants.get(name)
+        partitions = frozenset(places) if places is not None else _NO_PARTITIONS
+        yield name, AuditedId(name, number, own, states, read.fold.whole_from_ms, partitions)

@@ -1,0 +1,235 @@
+"""The audit on real brokers: a healthy cluster has no warning, one made bad has each finding, and remedies end them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+from support.raw_producer import RawProducer
+from support.servers import Clusters, connect
+from support.shell_tools import ShellTools
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from txnwatch.cli.main import main
+from txnwatch.state.audit.audit_table import ExposureSeverity
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from txnwatch.streaming.audit.gathering import gather
+from txnwatch.watch.hourly_audit import HourlyAudit
+from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "audit.schema.json"
+HEALTHY = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+LOG_BYTES = 100_000_000
+UNCLEAN = "unclean.leader.election.enable"
+VERSIONS = ("4.4.0", "4.3.1", "3.9.2", "3.3.2")
+# What no setting changes: it follows from the release, from the clients, which use librdkafka, or from
+# brokers without an authorizer.
+BY_RELEASE: dict[str, set[str]] = {
+    "4.4.0": {"info marker-skipped", "info old-protocol", "info internal-writers"},
+    "4.3.1": {"info marker-skipped", "info old-protocol", "info internal-writers"},
+    "3.9.2": {"info internal-writers"},
+    "3.3.2": {"warn no-verification", "info stuck-prepare-bugs", "info internal-writers"},
+}
+
+
+@dataclass(frozen=True)
+class AuditedCluster:
+    """Three brokers of a version, and its tools."""
+
+    kafka: EmbeddedKafka
+    tools: ShellTools
+    version: str
+
+    @property
+    def is_4(self) -> bool:
+        """Whether it has transaction.version."""
+        return self.version.startswith("4.")
+
+    @property
+    def verifies(self) -> bool:
+        """Whether a broker can verify that a write belongs to a transaction."""
+        return self.version >= "3.6"
+
+
+@pytest.fixture(
+    scope="module", params=[VERSIONS[0], *(pytest.param(one, marks=pytest.mark.long) for one in VERSIONS[1:])]
+)
+def audited(
+    request: pytest.FixtureRequest, clusters: Clusters, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AuditedCluster]:
+    """Healthy applications have written to a cluster that begins with transaction.version 1, if it has this feature."""
+    directory = tmp_path_factory.mktemp("audited")
+    version: str = request.param
+    features = {"transaction.version": 1} if version.startswith("4.") else None
+    kafka = clusters.start(
+        f"audited {version}",
+        lambda: EmbeddedKafka(directory, brokers=3, version=version, properties=HEALTHY, features=features),
+    )
+    with contextlib.closing(connect(kafka)) as cluster, contextlib.ExitStack() as running:
+        for name in ("payments", "ledger"):
+            create_topic(cluster, name, replicas=[[1, 2, 3]])
+        for application in (
+            transactional_writer(kafka.bootstrap_servers, "checkout", "payments", seed=1),
+            exactly_once_copier(kafka.bootstrap_servers, "ledger-copy", "payments", "ledger"),
+        ):
+            running.callback(application.start().stop)
+
+        def has_offsets_in_a_transaction() -> bool:
+            with contextlib.closing(connect(kafka)) as fresh:
+                topics = gather(fresh, LOG_BYTES).transactional_topics
+            return {"payments", "ledger", CONSUMER_OFFSETS_TOPIC} <= {topic.name for topic in topics}
+
+        eventually(has_offsets_in_a_transaction, 120.0, "the applications to commit")
+    yield AuditedCluster(kafka, ShellTools(directory, version), version)
+    clusters.end(f"audited {version}")
+
+
+Rows = list[dict[str, Any]]
+
+
+def rows_of(of: AuditedCluster, capsys: pytest.CaptureFixture[str], *flags: str, codes: Sequence[int] = (0,)) -> Rows:
+    capsys.readouterr()
+    assert main(["audit", "-b", of.kafka.bootstrap_servers, "-o", "json", *flags]) in codes
+    answer = json.loads(capsys.readouterr().out)
+    jsonschema.validate(answer, json.loads(SCHEMA.read_text()))
+    rows: Rows = answer["rows"]
+    return rows
+
+
+def findings(rows: Rows) -> set[str]:
+    return {f"{row['severity']} {row['check']}" for row in rows}
+
+
+def follow(of: AuditedCluster, rows: Rows) -> None:
+    """Runs each command of each finding, as it is printed."""
+    for line in dict.fromkeys(remedy["command"] for row in rows for remedy in row["remedies"] if remedy["command"]):
+        of.tools.run(line)
+
+
+def set_on(of: AuditedCluster, kind: ConfigResource.Type, name: str, **settings: str) -> None:
+    admin = AdminClient({"bootstrap.servers": of.kafka.bootstrap_servers, "log_level": 2})
+    entries = [
+        ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in settings.items()
+    ]
+    resource = ConfigResource(kind, name, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(10.0)
+
+
+def write_in_a_transaction(of: AuditedCluster, topic: str, replicas: list[int]) -> None:
+    with contextlib.closing(connect(of.kafka)) as cluster:
+        least = {"min.insync.replicas": str(min(2, len(replicas)))}  # 3.3 needs 2 of one replica otherwise
+        (partition,) = create_topic(cluster, topic, replicas=[replicas], config=least)
+        producer = RawProducer(cluster, unique("writer")).init()
+        producer.add(partition)
+        producer.produce(partition)
+        producer.end(commit=True)
+
+
+def test_a_healthy_cluster_has_no_warning_and_the_old_level_is_raised(
+    audited: AuditedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(audited, capsys)
+    raised = {"warn old-transaction-version"} if audited.is_4 else set()
+    assert findings(rows) == (BY_RELEASE[audited.version] - {"info old-protocol"}) | raised
+    follow(audited, rows)
+    eventually(
+        lambda: findings(rows_of(audited, capsys)) == BY_RELEASE[audited.version], 20.0, "the finding to be gone"
+    )
+
+
+def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
+    audited: AuditedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_in_a_transaction(audited, "one-replica", [2])
+    write_in_a_transaction(audited, "needs-all", [1, 2, 3])
+    write_in_a_transaction(audited, "unclean", [1, 2, 3])
+    with contextlib.closing(connect(audited.kafka)) as cluster:
+        create_topic(cluster, "idle-one-replica", replicas=[[3]], config={UNCLEAN: "true"})
+        create_topic(cluster, "idle-unclean", replicas=[[1, 2]], config={UNCLEAN: "true"})
+    topic = ConfigResource.Type.TOPIC
+    set_on(audited, topic, "needs-all", min_insync_replicas="3", retention_ms="30000")
+    set_on(audited, topic, CONSUMER_OFFSETS_TOPIC, delete_retention_ms="1000")
+    set_on(audited, topic, "unclean", unclean_leader_election_enable="true", min_insync_replicas="1")
+    set_on(audited, topic, TRANSACTION_STATE_TOPIC, cleanup_policy="compact,delete", min_insync_replicas="1")
+    expected = {"warn replication", "critical coordinator-log-config", "warn coordinator-log-config"}
+    expected |= {"warn compaction-race", "warn retention-below-timeout"}
+    expected |= {"info unclean-election"} if audited.version == "3.3.2" else {"critical unclean-election"}
+    if audited.verifies:
+        set_verification(audited.kafka.bootstrap_servers, [2], enabled=False)
+        expected |= {"critical no-verification"} if audited.is_4 else {"warn no-verification"}
+    if audited.version >= "4.3":
+        expected |= {"critical marker-skipped"}
+    healthy = BY_RELEASE[audited.version]
+
+    def lacks() -> set[str]:
+        return expected - findings(rows_of(audited, capsys))
+
+    eventually(lambda: not lacks(), 60.0, f"each of {sorted(expected)}")
+    rows = rows_of(audited, capsys, "--fail-on", "critical", codes=[3])
+    assert findings(rows) - healthy == expected
+    about = {row["check"]: " ".join([row["finding"], *row["examples"]]) for row in rows}
+    assert [text for text in about.values() if "idle" in text] == [], "topics without transactional data are not judged"
+    assert "one-replica-0" in " ".join(" ".join(row["examples"]) for row in rows if row["check"] == "replication")
+    follow(audited, rows)
+    eventually(lambda: findings(rows_of(audited, capsys)) == healthy, 30.0, "every finding to be gone")
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def info(self, message: str, /) -> None:
+        self.lines.append(message)
+
+    warning = info
+
+
+def test_a_watch_repeats_the_checks_that_do_not_read_the_log(audited: AuditedCluster) -> None:
+    log, taken = _Lines(), list[Mapping[ExposureSeverity, int]]()
+    HourlyAudit(lambda: connect(audited.kafka), log, taken.append).look()
+    without_log = {one.split()[0] for one in BY_RELEASE[audited.version] if "old-protocol" not in one}
+    assert {severity for severity, count in taken[0].items() if count} == without_log
+    assert log.lines[0].startswith("audit: ")
+
+
+@pytest.mark.long
+def test_a_broker_that_is_away_is_found(audited: AuditedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("payments", TRANSACTION_STATE_TOPIC):
+        set_on(audited, ConfigResource.Type.TOPIC, name, min_insync_replicas="3")
+    audited.kafka.broker(3).stop()
+    expected = {"critical replication", "critical coordinator-log-config"}
+    eventually(
+        lambda: findings(rows_of(audited, capsys, codes=(0, 1))) >= expected, 30.0, "the partitions that have stopped"
+    )
+    audited.kafka.start_broker(3)
+    eventually(
+        lambda: not findings(rows_of(audited, capsys, codes=(0, 1))) & expected, 60.0, "them to be in sync again"
+    )
+    follow(audited, rows_of(audited, capsys))
+    eventually(
+        lambda: findings(rows_of(audited, capsys, codes=(0, 1))) == BY_RELEASE[audited.version],
+        30.0,
+        "every finding to be gone",
+    )
