@@ -285,7 +285,7 @@ def test_an_old_transaction_leads_to_the_fence_and_to_the_leader_of_its_log(admi
     assert found.ends_by_itself != "yes"
     assert step_of(found).startswith("To end it, restart its application or fence its id"), "it may never end by itself"
     assert "still in state Ongoing half a minute after that (the answer is CONCURRENT_TRANSACTIONS" in step_of(found)
-    assert ": restart broker 1 (not if it has the last in-sync replica of a partition: " in step_of(found)
+    assert ": restart broker 1 (not if it has the last in-sync replica of a partition, " in step_of(found)
     assert step_of(found).endswith("or move the leader of __transaction_state-3 to another broker.")
     identity = f"--producer-id {producer.producer_id} --producer-epoch 0"
     assert found.next == f"txnwatch fence --transactional-id {NAME} {identity} --bootstrap-server a:1"

@@ -13,7 +13,8 @@ import pytest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import GroupOffset, ListedOffset
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.admin.groups import ClusterGroups, DescribeShareGroupOffsetsResponse, may_read_isolation
+from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.share_groups import DescribeShareGroupOffsetsResponse, may_read_isolation
 
 ORDERS = TopicPartition("orders", 0)
 DENIED, UNKNOWN = 30, -1  # error codes
