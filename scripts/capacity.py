@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
-WANTED_TRIGGER_MS = 1_000
+TRIGGERS_S = (1, 3, 5, 10)
+LISTINGS_OF_A_LOOK = 2  # the end of each partition, and the last stable offset where the end has moved
+STATE_TASKS, CEILING_TRIGGER_S = 16, 3  # the state has 16 buckets, so no more tasks evaluate
 RECORDS_OF_A_TRANSACTION, RECORD_BYTES = 4, 200  # in the coordinators' log: Ongoing, partitions, Prepare*, Complete*
 MARKERS_OF_A_TRANSACTION = 3  # one on each partition
 Costs = dict[str, float]
@@ -71,12 +72,6 @@ def shown_costs(costs: Costs) -> dict[str, str]:
     return {name: _time(cost) for name, cost in {**costs, **of_bytes}.items() if name.endswith("_s")}
 
 
-def least_trigger_ms(load: Load, costs: Costs) -> int:
-    """A lower bound: a micro-batch of this cluster in which nothing changes, rounded up to a tenth of a second."""
-    serial_s = load.partitions * (costs["listed_s"] + costs["planned_s"])
-    return math.ceil((serial_s + costs["idle_wall_s"]) * 10) * 100
-
-
 def needs(load: Load, costs: Costs) -> dict[str, float | str]:
     """The resources that a watcher of this cluster needs: cores, if the name has no unit."""
     markers = load.transactions_s * MARKERS_OF_A_TRANSACTION * costs["batch_s"]
@@ -84,48 +79,55 @@ def needs(load: Load, costs: Costs) -> dict[str, float | str]:
     records = load.transactions_s * RECORDS_OF_A_TRANSACTION * costs["record_s"]
     judging = load.transactions_s * costs["producer_s"]
     log_bytes_s = load.transactions_s * RECORDS_OF_A_TRANSACTION * RECORD_BYTES
-    least_ms = least_trigger_ms(load, costs)
-    trigger_ms = max(WANTED_TRIGGER_MS, least_ms)
-    listing, planning = (load.partitions * costs[each] / trigger_ms * 1000 for each in ("listed_s", "planned_s"))
-    spark = costs["idle_s"] / trigger_ms * 1000
-
-    def total(data: float) -> float:
-        work = data + records + judging
-        return work + loss_of(work, costs) + spark
-
+    serial_s = load.partitions * (costs["listed_s"] + costs["planned_s"]) + costs["idle_wall_s"]
+    looks_s = load.partitions * costs["listed_s"] * LISTINGS_OF_A_LOOK + costs["idle_wall_s"]
+    work = records + judging
     return {
         **load._asdict(),
         "bytes": f"{load.bytes_s / 1e9:,.0f} GB" if load.bytes_s >= 1e9 else f"{load.bytes_s / 1e6:,.0f} MB",
         "network_gbit_s": (load.bytes_s + log_bytes_s) * 8 / 1e9,
         "log_gbit_s": log_bytes_s * 8 / 1e9,
-        "least_ms": least_ms,
-        "feasible": _feasible(least_ms),
-        "trigger_ms": trigger_ms,
+        "zones_gb_day": (load.bytes_s + log_bytes_s) * 2 / 3 * 86_400 / 1e9,
+        "serial_s": serial_s,
+        "looks_s": looks_s,
         "reading": reading,
         "reading_over_tls": over_tls,
         "records": records,
         "judging": judging,
-        "loss": loss_of(reading + records + judging, costs),
-        "listing": listing,
-        "planning": planning,
-        "spark": spark,
-        "total": total(reading) + listing + planning,
-        "total_over_tls": total(over_tls) + listing + planning,
-        "total_by_census": total(0.0) + 0.1,
+        **{f"scan_{second}": cores(reading + work, serial_s, second, costs) for second in TRIGGERS_S},
+        **{f"tls_{second}": cores(over_tls + work, serial_s, second, costs) for second in TRIGGERS_S},
+        **{f"looks_{second}": cores(work, looks_s, second, costs) for second in TRIGGERS_S},
+        "most_transactions_s": _most_transactions_s(serial_s, costs),
         "memory_gb": (costs["idle_mb"] + load.partitions * costs["partition_mb"] + costs["ids_mb"]) / 1000,
         "round_s": load.partitions * costs["described_s"],
     }
 
 
+def cores(work: float, serial_s: float, trigger_s: float, costs: Costs) -> str:
+    """The cores for a micro-batch every `trigger_s`: W / (1 - S/t), because nothing is read while the driver plans.
+
+    Args:
+        work: the parallel work of a second, in seconds on one core.
+        serial_s: the time of a micro-batch in which only the driver works.
+        trigger_s: the trigger.
+        costs: the costs of single operations.
+    """
+    share = 1 - serial_s / trigger_s
+    if share <= 0:
+        return f"not feasible: the driver alone takes {serial_s:,.1f} s"
+    parallel = work + loss_of(work, costs)
+    found = max(parallel / share, parallel + serial_s / trigger_s)  # below one core, the driver's work counts
+    return f"{found:,.1f}" if found >= 1 else f"{found:,.2f}"
+
+
+def _most_transactions_s(serial_s: float, costs: Costs) -> str:
+    share = 1 - serial_s / CEILING_TRIGGER_S
+    return f"{STATE_TASKS / costs['producer_s'] * share:,.0f}" if share > 0 else "none"
+
+
 def loss_of(work: float, costs: Costs) -> float:
     """The cores that parallel work needs in addition, because two executors do less than twice the work of one."""
     return work / costs["scaling"] - work if work > 1 else 0.0
-
-
-def _feasible(least_ms: int) -> str:
-    if least_ms < WANTED_TRIGGER_MS:
-        return f"feasible if changes add less than {(WANTED_TRIGGER_MS - least_ms) / 1000:,.1f} s to it"
-    return f"not feasible: it takes {least_ms / 1000:,.1f} s even if nothing changes"
 
 
 def _time(seconds: float) -> str:

@@ -39,19 +39,27 @@ def a_load(page: ModuleType, partitions: int, bytes_s: float = 0.0) -> Any:
     return page.Load(3, partitions, 0, bytes_s)
 
 
-@pytest.mark.parametrize(("partitions", "least_ms"), [(0, 200), (1_500, 400), (8_000, 1_000), (50_000, 5_200)])
-def test_the_least_trigger_has_room_for_listing_planning_and_spark(
-    page: ModuleType, costs: dict[str, float], partitions: int, least_ms: int
+@pytest.mark.parametrize(
+    ("work", "serial_s", "trigger_s", "expected"),
+    [
+        (0.5, 0.0, 1, "0.50"),
+        (0.5, 0.5, 1, "1.0"),  # half of the time is left for it
+        (0.2, 0.5, 1, "0.70"),  # the driver's own work
+        (4.0, 1.0, 3, "7.5"),  # two executors do 1.6 times the work of one
+        (4.0, 3.0, 3, "not feasible: the driver alone takes 3.0 s"),
+    ],
+)
+def test_what_the_driver_does_alone_is_no_time_for_the_others(
+    page: ModuleType, costs: dict[str, float], work: float, serial_s: float, trigger_s: int, expected: str
 ) -> None:
-    assert page.least_trigger_ms(a_load(page, partitions), costs) == least_ms
+    assert page.cores(work, serial_s, trigger_s, costs) == expected
 
 
-def test_a_second_is_marked_where_a_micro_batch_cannot_end_in_it(page: ModuleType, costs: dict[str, float]) -> None:
-    fits, does_not = (page.needs(a_load(page, partitions), costs) for partitions in (1_500, 50_000))
-    assert fits["feasible"] == "feasible if changes add less than 0.6 s to it"
-    assert does_not["feasible"] == "not feasible: it takes 5.2 s even if nothing changes"
-    assert does_not["trigger_ms"] == 5_200
-    assert does_not["listing"] < 1.0
+def test_a_longer_trigger_needs_fewer_cores(page: ModuleType, costs: dict[str, float]) -> None:
+    found = page.needs(a_load(page, 20_000, 4e6), costs)
+    assert found["scan_1"].startswith("not feasible")
+    assert [found[f"scan_{second}"] for second in (3, 5, 10)] == ["18.8", "8.9", "6.4"]
+    assert found["most_transactions_s"] == f"{16e6 * (1 - 2.2 / 3):,.0f}"
 
 
 def test_bytes_over_tls_have_the_cost_that_was_measured_over_tls(page: ModuleType, costs: dict[str, float]) -> None:
@@ -61,10 +69,7 @@ def test_bytes_over_tls_have_the_cost_that_was_measured_over_tls(page: ModuleTyp
 
 
 def test_work_for_more_than_one_core_has_the_loss_of_two_executors(page: ModuleType, costs: dict[str, float]) -> None:
-    below, above = (page.needs(a_load(page, 0, bytes_s), costs) for bytes_s in (1e6, 4e6))
-    assert below["loss"] == 0.0
-    assert above["loss"] == pytest.approx(1.0)
-    assert above["total"] == pytest.approx(4.0 + 1.0 + 0.3)
+    assert [page.loss_of(work, costs) for work in (1.0, 4.0)] == [0.0, pytest.approx(1.0)]
 
 
 def test_memory_grows_with_the_partitions(page: ModuleType, costs: dict[str, float]) -> None:
