@@ -40,7 +40,7 @@ from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import RETENTION_MS, IncidentEvent, Overwritten
 from txnwatch.state.model.ports import ConsumerGroups, FormerOwners, TransactionAdmin
-from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.telling.commands import Origin
 
 # The ledger of a watch.
@@ -63,6 +63,7 @@ class RunningLedger:
         former_owners: searches the coordinators' log for owners that no coordinator has; None for none.
         voice: what this instance publishes now; asked before each publication.
         watches: whether this instance watches a topic; others end the incidents of other topics.
+        decides: whether aborts are decided: each barrier may be the one for it.
         ledger: what decides.
     """
 
@@ -81,6 +82,7 @@ class RunningLedger:
     former_owners: FormerOwners | None = None
     voice: Callable[[], Voice] = lambda: WHOLE
     watches: Callable[[str], bool] = lambda _: True
+    decides: bool = False
     ledger: Ledger = field(init=False)
     _delivery: Delivery = field(init=False)
     _reads: PlanRunner = field(init=False)
@@ -117,12 +119,13 @@ class RunningLedger:
         return ways if owners is None else {**ways, ReadFormerOwners: lambda wanted: owners.read(wanted.producer_ids)}
 
     @property
-    def can_wait(self) -> bool:
-        """Whether the next barrier may wait: no incident is open, and no candidate and no event of the topic is queued.
+    def due_ms(self) -> TimestampMs:
+        """When the next barrier has to be: at once if an event waits for the topic, or an abort may have to be decided.
 
         The mirrors deliver in threads of their own.
         """
-        return not (self.ledger.is_waiting or self.topic.waiting)
+        is_deciding = self.decides and bool(self.ledger.book.open_incidents)
+        return AT_ONCE if is_deciding or self.topic.waiting else self.ledger.due_ms
 
     @property
     def open_incidents(self) -> list[IncidentEvent]:

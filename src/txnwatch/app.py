@@ -420,7 +420,7 @@ class SourceLink:
     def write(self, emitted: Sequence[Finding], ledger: RunningLedger, buckets: int) -> None:
         """After a micro-batch: what to read again, and when the next barrier is due; the state has so many buckets."""
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
-        due = next_barrier_due(counts, buckets, can_wait=ledger.can_wait)
+        due = next_barrier_due(counts, buckets, ledger.due_ms)
         self._file.write(requests_after(emitted, ledger.refuted), due)
 
 

@@ -29,6 +29,7 @@ from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.group_lease import GroupLease, SpeakerGate
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent
@@ -140,6 +141,7 @@ class SinkSet:
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
             voice=gate.voice,
             watches=self.options.wants,
+            decides=self.settings.auto_abort != OFF,
         )
         self.push.may_send = lambda: ledger.speaks
         ledger.remember(self.push.seen(self.listening.events_of(log.history()), self.origin))

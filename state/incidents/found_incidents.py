@@ -69,6 +69,7 @@ from txnwatch.state.model.pauses import Attempts
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import (
+    NEVER_MS,
     CoordinatorAccess,
     DurationMs,
     SpanStart,
@@ -372,6 +373,11 @@ class OutcomeRetries:
     _awaited: dict[str, _Awaited] = field(default_factory=dict)
     _settled: dict[str, Hashable] = field(default_factory=dict)
 
+    @property
+    def due_ms(self) -> TimestampMs:
+        """When an outcome that is awaited is asked for again."""
+        return min((awaited.attempts.due_ms for awaited in self._awaited.values()), default=NEVER_MS)
+
     def opened(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:
         """Registers a published incident whose outcome is not known."""
         if outcome.outcome == ExpectedOutcome.UNKNOWN:
@@ -478,6 +484,12 @@ class OwnerSearch:
     may_read: bool
     _names: dict[str, str | None] = field(default_factory=dict)
     _attempts: Attempts = field(default_factory=Attempts)
+
+    @property
+    def due_ms(self) -> TimestampMs:
+        """When the log is read again for an owner."""
+        is_left = any(one.incident_id not in self._names for one in self.book.open_incidents if self._is_nameless(one))
+        return self._attempts.due_ms if self.may_read and is_left else NEVER_MS
 
     def learn(self, now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents whose owners are known now."""

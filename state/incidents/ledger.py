@@ -68,7 +68,7 @@ from txnwatch.state.model.incident import (
 )
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import AT_ONCE, NEVER_MS, DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.telling.commands import Origin
 
 # The retention: incidents that ended long ago are removed from the events topic by a tombstone, then from the store.
@@ -171,10 +171,18 @@ class Ledger:
         return self._spans.refuted
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether an incident is open, a candidate waits for a fresh read, or the speaker has something left to say."""
-        is_left = self.speaks and bool(self.book.untold)
-        return bool(self.book.open_incidents or self._queues.waiting) or is_left
+    def due_ms(self) -> TimestampMs:
+        """When the next barrier has to be.
+
+        At once if a candidate waits for a fresh read, or the speaker has something left to say; while an incident is
+        open, for its next check, and for what is not known about it yet. What ends an incident is written to a log that
+        is read, or moves a last stable offset: that brings a barrier by itself.
+        """
+        if self._queues.waiting or (self.speaks and bool(self.book.untold)):
+            return AT_ONCE
+        if not self.book.open_incidents:
+            return NEVER_MS
+        return min(self.checks.due_ms, self._outcomes.due_ms, self._owners.due_ms)
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from txnwatch.state.model.findings import BucketCount, CensusReason
-from txnwatch.state.model.values import AT_ONCE, BarrierNumber, Offset, TimestampMs, TopicPartition
+from txnwatch.state.model.values import BarrierNumber, Offset, TimestampMs, TopicPartition
 from txnwatch.streaming.source.planner import RereadRequest
 
 # When the next barrier is due: lister.py skips barriers before that time, and has the argument.
@@ -32,14 +32,11 @@ class NextBarrierDue(NamedTuple):
     due_ms: TimestampMs
 
 
-def next_barrier_due(counts: Sequence[BucketCount], buckets: int, *, can_wait: bool) -> NextBarrierDue | None:
-    """When the next barrier is due: at once, unless every bucket and the ledger can wait. None if a bucket is missing.
-
-    `can_wait`: no incident is open, and no candidate and no event is queued.
-    """
+def next_barrier_due(counts: Sequence[BucketCount], buckets: int, ledger_ms: TimestampMs) -> NextBarrierDue | None:
+    """When the next barrier is due: as soon as a bucket or the ledger needs one. None if a bucket is missing."""
     if len(counts) != buckets:
         return None
-    return NextBarrierDue(counts[0].barrier, min(count.due_ms for count in counts) if can_wait else AT_ONCE)
+    return NextBarrierDue(counts[0].barrier, min(ledger_ms, *(count.due_ms for count in counts)))
 
 
 # The value and the file.

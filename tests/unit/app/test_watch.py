@@ -12,7 +12,7 @@ from txnwatch.app import Watch
 from txnwatch.config import RunSettings
 from txnwatch.named_files import NamedFiles
 from txnwatch.state.model.findings import BucketCount, CensusRequest, Finding
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import NEVER_MS, TopicPartition
 from txnwatch.streaming.source.driver_file import DriverRequests, NextBarrierDue, read_driver_file
 from txnwatch.streaming.source.planner import RereadRequest
 
@@ -24,7 +24,7 @@ def watch(tmp_path: Path) -> Watch:
     settings = RunSettings(bootstrap_server="k:9092", checkpoint=str(tmp_path))
     watch = Watch(settings, NamedFiles(), LogLines(), lambda _: None)
     watch.sinks, watch.metrics = mock.Mock(), mock.Mock()
-    watch.sinks.ledger.refuted, watch.sinks.ledger.can_wait = (), True
+    watch.sinks.ledger.refuted, watch.sinks.ledger.due_ms = (), NEVER_MS
     watch.sinks.ledger.outboxes = ()
     watch.sinks.watched.return_value = (3, 4)
     return watch

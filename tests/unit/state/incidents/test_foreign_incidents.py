@@ -25,6 +25,7 @@ from support.forged_events import (
 )
 from support.incidents import an_event
 from support.ledger_world import LedgerWorld
+from txnwatch.state.evidence.ending import LOOK_AGAIN_MS, SECOND_LOOK_MS
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
@@ -39,7 +40,8 @@ from txnwatch.state.model.incident import (
 )
 from txnwatch.state.model.ports import BEING_READ, SpanHistory
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import SpanStart
+from txnwatch.state.model.values import AT_ONCE as NOW_DUE
+from txnwatch.state.model.values import NEVER_MS, SpanStart
 from txnwatch.state.model.verdicts import Verdict
 
 
@@ -312,9 +314,21 @@ def test_a_forger_that_goes_on_is_answered_after_growing_pauses() -> None:
     assert stage.last().severity == truth.severity
 
 
-def test_no_barrier_is_left_out_while_an_incident_is_open() -> None:
+def test_an_open_incident_needs_the_barrier_of_its_next_check() -> None:
+    """Its end brings a barrier by itself: it is written to a log, or it moves a last stable offset."""
     stage = Topic(mode="off")
-    assert stage.ledger.can_wait
+    assert stage.ledger.due_ms == NEVER_MS
     stage.batch(stage.hang())
     assert stage.ledger.open_incidents
-    assert not stage.ledger.can_wait
+    assert stage.now_ms < stage.ledger.due_ms <= stage.now_ms + SECOND_LOOK_MS
+    stage.batch(after_ms=SECOND_LOOK_MS)
+    stage.batch(after_ms=SECOND_LOOK_MS)
+    assert stage.now_ms + SECOND_LOOK_MS < stage.ledger.due_ms <= stage.now_ms + LOOK_AGAIN_MS
+
+
+def test_an_open_incident_is_looked_at_in_each_batch_where_aborts_are_decided() -> None:
+    stage = Topic(mode="off")
+    stage.ledger.decides = True
+    assert stage.ledger.due_ms == NEVER_MS
+    stage.batch(stage.hang())
+    assert stage.ledger.due_ms == NOW_DUE

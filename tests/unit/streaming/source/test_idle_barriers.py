@@ -93,18 +93,17 @@ def a_count(due_ms: int) -> BucketCount:
     return BucketCount(7, 0, (), (), 0, 0, (), -1, -1, due_ms, 0)
 
 
-DUE: dict[str, tuple[list[BucketCount], bool, NextBarrierDue | None]] = {
-    "the first bucket that is due decides": ([a_count(900), a_count(500)], True, NextBarrierDue(7, 500)),
-    "the ledger cannot wait": ([a_count(900), a_count(500)], False, NextBarrierDue(7, 0)),
-    "a bucket is missing": ([a_count(900)], True, None),
-    "no bucket": ([], False, None),
+DUE: dict[str, tuple[list[BucketCount], int, NextBarrierDue | None]] = {
+    "the first bucket that is due decides": ([a_count(900), a_count(500)], NEVER_MS, NextBarrierDue(7, 500)),
+    "the ledger cannot wait": ([a_count(900), a_count(500)], 0, NextBarrierDue(7, 0)),
+    "the ledger is due first": ([a_count(900), a_count(500)], 400, NextBarrierDue(7, 400)),
+    "a bucket is missing": ([a_count(900)], NEVER_MS, None),
+    "no bucket": ([], 0, None),
 }
 
 
-@pytest.mark.parametrize(("counts", "can_wait", "due"), DUE.values(), ids=DUE.keys())
+@pytest.mark.parametrize(("counts", "ledger_ms", "due"), DUE.values(), ids=DUE.keys())
 def test_the_next_barrier_is_due_at_the_expected_time(
-    counts: list[BucketCount],
-    can_wait: bool,  # noqa: FBT001
-    due: NextBarrierDue | None,
+    counts: list[BucketCount], ledger_ms: int, due: NextBarrierDue | None
 ) -> None:
-    assert next_barrier_due(counts, 2, can_wait=can_wait) == due
+    assert next_barrier_due(counts, 2, ledger_ms) == due
