@@ -25,8 +25,9 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
+from txnwatch.page.incident_rows import id_for_address
 from txnwatch.page.live_picture import Freshness, LivePicture
-from txnwatch.page.picture import Picture, id_for_address
+from txnwatch.page.picture import Picture
 from txnwatch.page.served_page import Collect, PageSite
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, file_routes
 from txnwatch.page.truth import PageState

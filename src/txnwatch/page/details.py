@@ -11,19 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from txnwatch.page.picture import (
-    HeldBack,
-    Knowledge,
-    Spans,
-    held_places,
-    id_for_address,
-    incident_row,
-    recent,
-    to_find,
-    told,
-    transactions_of,
-    worst_lanes,
-)
+from txnwatch.page.incident_rows import PLACES, held_places, id_for_address, incident_row, recent, told
+from txnwatch.page.knowledge import HeldBack, Knowledge, Spans, transactions_of
+from txnwatch.page.lanes import to_find, worst_lanes
 from txnwatch.page.words import about_client, holder, moment, name, number, owner_of_group, places, worst_first
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
@@ -149,7 +139,7 @@ def _waits(known: Knowledge, event: IncidentEvent, hidden: int | None) -> dict[s
     return {
         "holder": holder(event),
         "producer_id": event.producer_id,
-        "places": places(event)[:16],
+        "places": held_places(event, known.spans)[:PLACES],
         "last_stable": event.last_stable_offset,
         "hidden": hidden,
         "groups": [
@@ -223,7 +213,7 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
     """One partition: what is open there, and who reads it."""
     spans = known.spans
     held, lowest = spans.by_partition.get(at, []), spans.last_stable(at)
-    incidents = [one for one in known.open_incidents if str(at) in held_places(one, spans) or _is_at(one, at)]
+    incidents = [one for one in known.open_incidents if at in spans.held_by(one) or _is_at(one, at)]
     is_listed = spans.holder(at) is not None
     return {
         "topic": at.topic,

@@ -22,8 +22,9 @@ from starlette.routing import BaseRoute, Route
 
 from txnwatch import __version__
 from txnwatch.page import details
+from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
-from txnwatch.page.picture import INCIDENTS, Knowledge, Picture, picture_of
+from txnwatch.page.picture import INCIDENTS, Picture, picture_of
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.store import PageStore
 from txnwatch.page.watcher_facts import facts_of

@@ -186,24 +186,22 @@ def _partial(facts: Facts, unproven: Sequence[str], undecided: Sequence[str]) ->
 
 
 def _standing(open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentEvent], Sequence[str]]) -> list[Part]:
-    """The worst incident, and the number of partitions that stand."""
-    worst = open_incidents[0]
-    standing = {place for event in open_incidents for place in held(event)}
-    where = held(worst)
-    shown = where[0] if where else "its partitions"
-    if len(where) > 1:
-        shown += f" and {len(where) - 1} more"
-    if not standing:
+    """The worst incident that holds a partition, and the number of partitions that stand."""
+    by_incident = [(event, where) for event in open_incidents if (where := held(event))]
+    if not by_incident:
+        worst = open_incidents[0]
         return [
             f"{counted(len(open_incidents), 'incident')}.",
-            f" {holder(worst)} is {VERDICT_WORDS[worst.verdict].brief}, for ",
+            f" {holder(worst)}: {VERDICT_WORDS[worst.verdict].brief}, for ",
             worst.open_since_ms,
             ".",
         ]
-    verb = "stands" if len(standing) == 1 else "stand"
+    worst, where = by_incident[0]
+    standing = {place for _, places in by_incident for place in places}
+    more = f" and {number(len(where) - 1)} more" if len(where) > 1 else ""
     return [
-        f"{counted(len(standing), 'partition')} {verb} still.",
-        f" {shown} for ",
+        f"{counted(len(standing), 'partition')} {'stands' if len(standing) == 1 else 'stand'} still.",
+        f" {where[0]}{more} for ",
         worst.open_since_ms,
         f" behind {holder(worst)}: {VERDICT_WORDS[worst.verdict].brief}.",
     ]

@@ -14,8 +14,9 @@ import pytest
 from support.clusters_world import facts_of_world
 from support.page_world import ORIGIN, OWNERS, a_busy_cluster
 from txnwatch.page import details
+from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import encode
-from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.picture import picture_of
 from txnwatch.page.store import PageStore
 from txnwatch.page.watcher_facts import WatcherFacts, decoded
 from txnwatch.state.model.errors import BadFactsError

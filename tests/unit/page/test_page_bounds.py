@@ -14,8 +14,9 @@ import pytest
 
 from support.page_world import PageWorld, a_count, an_incident, an_open, now_ms
 from txnwatch.page import details, live_picture
+from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import Viewers
-from txnwatch.page.picture import INCIDENTS, LANES, Knowledge, picture_of
+from txnwatch.page.picture import INCIDENTS, LANES, picture_of
 from txnwatch.state.detection.open_transactions import FOLLOWED, HOLDING
 from txnwatch.state.model.findings import OpenTransactions
 from txnwatch.state.model.incident import AffectedGroup, GroupState

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from support.page_client import applied
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, an_open, now_ms
 from txnwatch.page.details import partition
-from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, changes, picture_of
+from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Picture, changes, picture_of
 from txnwatch.page.store import MOMENTS
 from txnwatch.page.truth import JUDGED_WITHIN_MS, PageState
 from txnwatch.page.words import as_text, moment

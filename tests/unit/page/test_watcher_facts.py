@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from support.clusters_world import VERSION, facts_of_world
 from support.page_world import OWNERS, a_busy_cluster, an_open
+from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import encode
-from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.picture import picture_of
 from txnwatch.page.store import KnownNow, PageStore, Reach
 from txnwatch.page.watcher_facts import MOST_BYTES, MOST_INCIDENTS, MOST_TRANSACTIONS, WatcherFacts, decoded
 from txnwatch.state.model.errors import BadFactsError
