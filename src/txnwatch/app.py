@@ -337,6 +337,7 @@ class Watch:
             watched=Watched(*self.sinks.watched(now_ms)),
             undelivered=ledger.topic.waiting,
             stopped=[outbox.name for outbox in ledger.outboxes if outbox.tally.is_stopped],
+            topics=self.sinks.topics or {one.name: len(one.partitions) for one in self.topics},
         )
         self.page.take(emitted, seen, now_ms)
         self.sinks.beat(emitted, now_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -254,6 +254,11 @@ class SinkSet:
     def watched(self, now_ms: TimestampMs) -> tuple[int, int]:
         """The numbers of partitions that are scanned and that only a census watches; asked for once a minute."""
         return self._heartbeats.watched(now_ms) if self._heartbeats is not None else (0, 0)
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """How many partitions of each topic are watched; see `watched`."""
+        return self._heartbeats.topics if self._heartbeats is not None else {}
 
     def close(self) -> Counter[str]:
         """Closes everything, with one last attempt to deliver the waiting events; returns what was counted.

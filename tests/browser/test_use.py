@@ -77,7 +77,7 @@ def test_what_is_not_found_is_said(browser: Any, serve: Serve) -> None:
         opened(tab).page.keyboard.press("/")
         tab.page.keyboard.type("no such thing")
         tab.page.keyboard.press("Enter")
-        tab.until("nothing that is open has this name", ".find")
+        tab.until("Nothing that is known here has this in its name.", ".sentence h1")
 
 
 def test_a_command_is_copied_as_it_is(browser: Any, serve: Serve) -> None:

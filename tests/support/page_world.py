@@ -58,6 +58,17 @@ OWNERS = owners_of(
     "the table of the tests",
 )
 ORIGIN = Origin(CLUSTER, "kafka-1:9092", "/etc/txnwatch/client.properties", owners=OWNERS)
+TOPICS = {
+    "payments": 12,
+    "orders": 20,
+    "billing": 12,
+    "inventory": 6,
+    "clickstream": 32,
+    "audit": 3,
+    "metering": 40,
+    "events": 1_000,
+    "t": 512,
+}
 
 
 def now_ms() -> TimestampMs:
@@ -135,6 +146,7 @@ class PageWorld:
     Attributes:
         stands: the last stable offsets of the leaders that are not the lowest open starts.
         by_census: the last stable offset and the end of partitions that only a census watches.
+        topics: how many partitions of each topic are watched; None if that is not known.
     """
 
     open: list[OpenTransaction] = field(default_factory=list)
@@ -151,6 +163,7 @@ class PageWorld:
     behind: int = 0
     barrier: int = 80_000
     access: CoordinatorAccess = CoordinatorAccess.LOG
+    topics: dict[str, int] | None = field(default_factory=lambda: dict(TOPICS))
 
     def __post_init__(self) -> None:
         self.store = PageStore("watch-0:/var/lib/txnwatch", ORIGIN, self.access, is_of_ledger=True)
@@ -165,6 +178,7 @@ class PageWorld:
             watched=self.watched,
             undelivered=self.undelivered,
             stopped=self.stopped,
+            topics=self.topics,
         )
 
     def batch(self, at_ms: TimestampMs | None = None) -> None:

@@ -8,7 +8,7 @@ its barrier and no time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from txnwatch.page.incident_rows import PLACES, held_places, id_for_address, incident_row, recent, told
@@ -17,8 +17,8 @@ from txnwatch.page.lanes import to_find, worst_lanes
 from txnwatch.page.words import about_client, holder, moment, name, number, owner_of_group, places, worst_first
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
-from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition, is_topic_name
-from txnwatch.state.telling.commands import read_events
+from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.telling.commands import explain_id, read_events
 from txnwatch.state.telling.renderings import sentences
 from txnwatch.state.telling.statements import StatementKind
 
@@ -48,6 +48,13 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
     }
+
+
+def ask_for_id(known: Knowledge, transactional_id: str) -> str | None:
+    """The command that asks the brokers about a transactional id; None if it is not known how they are reached."""
+    origin = known.store.commands
+    fits = origin is not None and 0 < len(transactional_id) <= _LONGEST
+    return explain_id(origin, transactional_id) if origin is not None and fits else None
 
 
 def forgotten(known: Knowledge, incident_id: str) -> str | None:
@@ -214,17 +221,20 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
     spans = known.spans
     held, lowest = spans.by_partition.get(at, []), spans.last_stable(at)
     incidents = [one for one in known.open_incidents if at in spans.held_by(one) or _is_at(one, at)]
-    is_listed = spans.holder(at) is not None
+    is_listed, is_watched, topics = spans.holder(at) is not None, known.is_watched(at), known.seen.topics
+    has_nothing = is_watched is not True
     return {
         "topic": at.topic,
         "partition": at.partition,
+        "is_watched": is_watched,
+        "partitions_watched": topics.get(at.topic, 0) if topics is not None else None,
         "watched": _watched(spans, at),
         "is_unproven": known.seen.reach is None or known.seen.reach.lacks(at) is not False,
         "last_stable": lowest,
         "end": spans.end(at),
         "hidden": spans.hidden(at),
         "holder_is_listed": is_listed,
-        "look": to_find(known.store.commands, at) if lowest is not None and not is_listed else None,
+        "look": to_find(known.store.commands, at) if has_nothing or (lowest is not None and not is_listed) else None,
         "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
         "more": max(0, len(held) - LISTED),
         "incidents": [incident_row(known, one) for one in incidents],
@@ -340,30 +350,6 @@ def partitions(known: Knowledge) -> dict[str, Any]:
 def ended(known: Knowledge) -> dict[str, Any]:
     """The incidents that ended within a day; more of them than a picture has."""
     return recent(known, ENDED)
-
-
-def found(known: Knowledge, text: str) -> Mapping[str, str] | None:
-    """The address for what somebody looks for: a group, a transactional id, a producer id or a partition.
-
-    None if nothing is known of it. A partition is found if its name is valid: the page does not know all of them.
-    """
-    for event in known.open_incidents:
-        groups = [*(one.group_id for one in event.consumer_groups), *(one.group_id for one in event.waiting_groups)]
-        if text in groups:
-            return {"address": f"/incident/{event.incident_id}"}
-    clients: list[OpenTransaction | IncidentEvent] = [*transactions_of(known.seen), *known.open_incidents]
-    clients += known.seen.incidents or ()
-    for one in clients:
-        if one.transactional_id == text:
-            return {"address": f"/producer/{one.producer_id}"}
-    for one in clients:
-        if str(one.producer_id) == text:
-            return {"address": f"/producer/{one.producer_id}"}
-    topic, _, index = text.rpartition("-")
-    number = number_below(index, 1 << 31)
-    if is_topic_name(topic) and number is not None:
-        return {"address": f"/partition/{topic}/{number}"}
-    return None
 
 
 def number_below(text: str, end: int) -> int | None:

@@ -72,6 +72,13 @@ class Knowledge:
         """The open incidents, worst first."""
         return worst_first(event for event in self.seen.incidents or () if event.is_open)
 
+    def is_watched(self, at: TopicPartition) -> bool | None:
+        """Whether a partition is watched; None if that is not known."""
+        if at in self.ends or at in self.spans.listed or at in self.spans.by_partition:
+            return True  # it may be newer than the list of topics
+        topics = self.seen.topics
+        return at.partition < topics.get(at.topic, 0) if topics is not None else None
+
     @cached_property
     def spans(self) -> Spans:
         """The open lists, by partition."""

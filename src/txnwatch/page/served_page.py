@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from txnwatch import __version__
-from txnwatch.page import details
+from txnwatch.page import details, finding
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.picture import INCIDENTS, Picture, picture_of
@@ -154,7 +154,7 @@ class PageSite:
     @property
     def pages(self) -> list[BaseRoute]:
         """The paths of the pages and of the JSON: the pages all have one shell, which reads its address itself."""
-        shells = ("/", "/incidents", "/watcher", "/open", "/partitions", "/ended", "/id")
+        shells = ("/", "/incidents", "/watcher", "/open", "/partitions", "/ended", "/id", "/find")
         below = ("/incident/{rest:path}", "/partition/{rest:path}", "/id/{rest:path}", "/producer/{rest:path}")
         guarded = self.hosts.guarded
         return [
@@ -179,10 +179,22 @@ class PageSite:
         yield "partitions", self._about(lambda known, _: details.partitions(known))
         yield "partitions/{topic}/{number}", self._about(_partition)
         yield "producers/{number}", self._about(_producer)
-        yield "ids", self._about(lambda known, at: details.transactional_id(known, at["name"]))
+        yield (
+            "ids",
+            self._about(
+                lambda known, at: details.transactional_id(known, at["name"]),
+                lambda known, at: details.ask_for_id(known, at["name"]),
+            ),
+        )
         yield "ended", self._about(lambda known, _: details.ended(known))
         yield "open", self._about(lambda known, at: details.oldest(known, at["limit"]))
-        yield "find", self._about(lambda known, at: details.found(known, at["name"]))
+        yield (
+            "find",
+            self._about(
+                lambda known, at: finding.found(known, at["name"]),
+                lambda known, at: finding.look_for(known, at["name"]),
+            ),
+        )
 
     async def _shell(self, request: Request) -> Response:
         shell = self.assets.shell_for(request)

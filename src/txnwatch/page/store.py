@@ -179,6 +179,8 @@ class KnownNow:
         stopped: the targets that want no more events.
         problem: why no watcher is believed now, in words; None if one is.
         watchers: the watchers that are asked; empty if this process is the watcher.
+        topics: how many partitions of each topic are watched, as the metadata had it less than a minute ago; None if
+            that is not known.
     """
 
     judged_ms: TimestampMs | None = None
@@ -198,6 +200,7 @@ class KnownNow:
     stopped: Sequence[str] = ()
     problem: str | None = None
     watchers: Sequence[WatcherRow] = ()
+    topics: Mapping[str, int] | None = None
 
 
 NOTHING_EVALUATED: Final = KnownNow(is_source_read=True)  # a watch that has just started

@@ -46,6 +46,7 @@ MOST_BYTES: Final = 16 << 20  # not compressed
 MOST_TRANSACTIONS: Final = 8_192
 MOST_INCIDENTS: Final = 2_000
 MOST_NAMED: Final = 500
+MOST_TOPICS: Final = 10_000
 _MOST_LIVES: Final = 500
 _MOST_MOMENTS: Final = 50
 _MOST_PARTITIONS: Final = 200_000
@@ -74,6 +75,7 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
         ends: of scanned partitions.
         by_census: of partitions that only a census watches.
         stopped: the targets that want no more events.
+        topics: how many partitions of each topic are watched; None if that is not known, or if there are too many.
     """
 
     format: int
@@ -100,6 +102,7 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
     watched: Watched
     undelivered: int | None
     stopped: tuple[str, ...]
+    topics: tuple[tuple[str, int], ...] | None = None
 
     def known(self, owners: OwnerLookup) -> KnownNow:
         """As the end of a micro-batch has it. The owners are those of the reader's own table."""
@@ -118,6 +121,7 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
             watched=self.watched,
             undelivered=self.undelivered,
             stopped=self.stopped,
+            topics=dict(self.topics) if self.topics is not None else None,
             is_source_read=True,
         )
 
@@ -172,7 +176,12 @@ def facts_of(
         watched=seen.watched,
         undelivered=seen.undelivered,
         stopped=tuple(seen.stopped),
+        topics=_topics(seen.topics),
     )
+
+
+def _topics(topics: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | None:
+    return tuple(topics.items()) if topics is not None and len(topics) <= MOST_TOPICS else None
 
 
 def _told(incidents: Iterable[IncidentEvent]) -> tuple[IncidentEvent, ...]:
@@ -250,6 +259,7 @@ _MOST: Final = {
     "incidents": MOST_INCIDENTS,
     "lives": _MOST_LIVES,
     "stopped": _MOST_TARGETS,
+    "topics": MOST_TOPICS,
     **dict.fromkeys(("blocked", "ends", "by_census"), _MOST_PARTITIONS),
 }
 _RULES: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
@@ -260,6 +270,7 @@ _RULES: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
     "totals": lambda facts: len(facts.totals.states) <= _MOST_STATES,
     "transactions": lambda facts: sum(len(one.spans) for one in facts.transactions) <= _MOST_PARTITIONS,
     "by_census": lambda facts: all(one.last_stable <= one.end for one in facts.by_census),
+    "topics": lambda facts: facts.topics is None or all(is_topic_name(topic) for topic, _ in facts.topics),
     "incidents": lambda facts: _are_its_own(facts.incidents, facts.cluster_id),
     "lives": lambda facts: all(len(one.moments) <= _MOST_MOMENTS for one in facts.lives),
     "reach": lambda facts: facts.reach is None or len(facts.reach.named) + len(facts.reach.undecided) <= 2 * MOST_NAMED,
@@ -274,6 +285,6 @@ def _are_its_own(incidents: Sequence[IncidentEvent], cluster_id: str) -> bool:
 
 def _is_valid(facts: WatcherFacts, name: str) -> bool:
     value = getattr(facts, name)
-    fits = name not in _MOST or len(value) <= _MOST[name]
+    fits = name not in _MOST or value is None or len(value) <= _MOST[name]
     rule = _RULES.get(name)
     return fits and _is_sound(value, name) and (rule is None or rule(facts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txnwatch import __version__
@@ -111,6 +111,7 @@ class HeartbeatSender:
         undelivered: returns how many events the events topic has not taken.
         undecided: returns the open data that fresh reads have neither confirmed nor refuted, with the reasons.
         speaks: returns whether this instance publishes events.
+        topics: how many partitions of each topic are watched; empty before `watched` was asked.
     """
 
     instance: str
@@ -124,6 +125,7 @@ class HeartbeatSender:
     undelivered: Callable[[], int]
     undecided: Callable[[], Sequence[str]]
     speaks: Callable[[], bool] = lambda: True
+    topics: Mapping[str, int] = field(default_factory=dict)
     _partitions: tuple[int, int] = (0, 0)
     _leaderless: dict[TopicPartition, str] = field(default_factory=dict)  # of the coordinators' log
     _counting: Every[TimestampMs] = field(default_factory=lambda: Every(_TOPICS_MS))
@@ -190,6 +192,8 @@ class HeartbeatSender:
             topics, log = known.values(), known.get(TRANSACTION_STATE_TOPIC)
             waits_for = log.waits_for() if log is not None else {}
             self._leaderless = {log_numbered(number): brokers for number, brokers in waits_for.items()}
-            scanned = sum(len(topic.partitions) for topic in topics if self.options.watches(topic))
-            self._partitions = scanned, sum(len(topic.partitions) for topic in topics if self.options.counts(topic))
+            scanned = [topic for topic in topics if self.options.watches(topic)]
+            counted = [topic for topic in topics if self.options.counts(topic)]
+            self.topics = {topic.name: len(topic.partitions) for topic in (*scanned, *counted)}
+            self._partitions = sum(len(one.partitions) for one in scanned), sum(len(one.partitions) for one in counted)
         return self._partitions

@@ -34,6 +34,7 @@ def incident_of(world: PageWorld, verdict: str = "hanging") -> str:
         "/watcher",
         "/open",
         "/partitions",
+        "/find?name=a",
         "/ended",
         "/incident/x",
         "/partition/payments/0",

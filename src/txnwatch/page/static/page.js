@@ -32,6 +32,7 @@ const ROUTES = [
   ["/id", /^(?:\/([^/]+))?$/, (name) => `/api/v1/ids${name === undefined ? location.search : `?name=${name}`}`, views.client, "Transactional id"],
   ["/partitions", /^$/, () => "/api/v1/partitions", views.partitions, "Partitions"],
   ["/ended", /^$/, () => "/api/v1/ended", views.ended, "Ended"],
+  ["/find", /^$/, () => `/api/v1/find${location.search}`, views.found, "Found"],
   ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
 ];
 const LISTS = { "/": views.overview, "/incidents": views.allIncidents, "/watcher": views.watcherView };
@@ -123,7 +124,7 @@ function bar() {
   const isList = Boolean(page.picture?.clusters);
   return html`<header class="bar"><a class="brand" href="/">txnwatch</a>${isList ? nothing : html`<span class="cluster">${page.head?.name ? html`<b><bdi>${page.head.name}</bdi></b> ` : nothing}<span class="mono"><bdi>${page.head?.cluster ?? ""}</bdi></span></span>
     <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>
-    <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a transactional id, a producer id or a group" placeholder="partition, id, producer, group"><kbd>/</kbd><div role="status">${notFound}</div></form>`}
+    <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a topic, a transactional id, a producer id, a group, a team or an incident, by a part of its name" placeholder="topic, id, group, team, incident"><kbd>/</kbd><div role="status">${notFound}</div></form>`}
     <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}${restarted}</span>
     <button type="button" class="wide" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
 }
@@ -195,12 +196,12 @@ async function find(event) {
   event.preventDefault();
   const text = document.getElementById("find").value.trim();
   if (!text) return;
-  const message = await answerOf(`/api/v1/find?name=${encodeURIComponent(text)}`).catch(() => null);
-  notFound = !message ? "the watcher does not answer" : message.answer ? "" : "nothing that is open has this name";
-  if (message?.answer) {
-    document.getElementById("find").blur();
-    go(message.answer.address);
-  } else draw(false);
+  const asked = `?name=${encodeURIComponent(text)}`;
+  const message = await answerOf(`/api/v1/find${asked}`).catch(() => null);
+  notFound = message ? "" : "the watcher does not answer";
+  if (!message) return draw(false);
+  document.getElementById("find").blur();
+  go(message.answer?.address ?? `/find${asked}`);
 }
 
 function pause() {

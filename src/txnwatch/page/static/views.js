@@ -237,29 +237,47 @@ export function clusters(page) {
 
 // --- what is not there
 const FORGOTTEN = "An incident is forgotten a day after its end. Its events are still in the events topic, as long as the topic keeps them.";
-const UNKNOWN_ID = ["Nothing is known under this id.", "Nothing is open for 2 s or longer under it, and no incident of it is open or has ended within a day."];
+const UNKNOWN_ID = ["Nothing is known under this id.", "It does not exist, or has nothing open for 2 s or longer, or has no place in the list of the oldest. No incident of it is open or has ended within a day."];
 const MISSING = {
   Incident: ["No incident with this id is known here.", FORGOTTEN],
   Producer: UNKNOWN_ID,
   "Transactional id": UNKNOWN_ID,
   "no Incident": ["This is not the id of an incident.", "Such an id has 32 characters: digits, and letters from a to f."],
   "no Partition": ["This is not a partition.", "An address of a partition is /partition/TOPIC/NUMBER."],
+  Found: ["Nothing that is known here has this in its name.", "It was looked for among the watched topics, the open transactions, the incidents of a day, their groups and their owners."],
   "no Producer": ["This is not a producer id.", "A producer id is a number."],
 };
 const NO_ADDRESS = ["The page has no such address.", "The incidents and the partitions are on the overview."];
 
-/** Says that something is not there; `look` is a command that may find it. */
+/** What to type about something that the watcher does not know. */
+const toType = (look, page) => (look ? html`<section class="card"><header><h2>What to type</h2></header><div class="body"><p>This command asks the brokers, and only reads.</p>${command(look, page)}</div></section>` : nothing);
+
+/** Says that something is not there, in the form of what is not known; `look` is a command that may find it. */
 export function missing(what, look, page) {
   const [title, text] = MISSING[what === "Partition" ? "no Partition" : what] ?? NO_ADDRESS;
-  return html`<section class="card"><div class="body"><h1 class="big">${title}</h1><p>${text}</p>${look ? command(look, page) : nothing}</div></section>`;
+  return html`<section class="sentence unknown missing">${sign("unknown")}<h1>${title}</h1><p>${text}</p></section>${what === "Incident" && look ? html`<section class="card"><div class="body">${command(look, page)}</div></section>` : toType(look, page)}`;
 }
 
+/** What has the text in its name. */
+export const found = ({ matches, more }, page) => html`<section class="card"><header><h1 class="big" id="h-found">Found</h1>${more ? html`<span class="muted small">and ${count(more)} more</span>` : nothing}</header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-found"><table><thead><tr><th scope="col">what</th><th scope="col">name</th></tr></thead><tbody>
+  ${matches.map((one) => html`<tr><td>${one.kind}</td><td class="mono"><a href=${BASE + one.address}>${foreign(one.text)}</a></td></tr>`)}</tbody></table></div></section>`;
+
 // --- one partition, one client, the oldest
-export function partition(found, page) {
+function partitionHead(found, page) {
+  const place = foreign(`${found.topic}-${found.partition}`);
   const worst = found.incidents[0];
-  const tone = worst ? worst.severity : found.is_unproven ? "unknown" : "limited";
-  const title = worst ? html`<b>${foreign(`${found.topic}-${found.partition}`)} stands still.</b> Readers stop ${found.last_stable === null ? "" : `at offset ${count(found.last_stable)} `}behind ${foreign(worst.holder)}.` : found.is_unproven ? html`<b>Nothing is known about ${foreign(`${found.topic}-${found.partition}`)}.</b>` : html`<b>${foreign(`${found.topic}-${found.partition}`)}.</b> No incident is open here.`;
-  return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p>watched: ${found.watched}</p></section>
+  if (worst) return [worst.severity, html`<b>${place} ${worst.places.includes(`${found.topic}-${found.partition}`) ? "stands still" : "has an incident"}.</b> Readers stop ${found.last_stable === null ? "" : `at offset ${count(found.last_stable)} `}behind ${foreign(worst.holder)}.`, `watched: ${found.watched}`];
+  if (found.is_watched === false) return ["unknown", html`<b>${place} is not watched, or does not exist.</b> Nothing is known about it.`, found.partitions_watched ? `Of ${found.topic}, the partitions 0 to ${found.partitions_watched - 1} are watched.` : `No topic with the name ${found.topic} is watched.`];
+  if (found.is_watched === null) return ["unknown", html`<b>Whether ${place} is watched is not known.</b>`, "The watcher has no list of the partitions yet."];
+  if (found.is_unproven || page.isStale) return ["unknown", html`<b>Nothing is known about ${place}${page.isStale ? " now" : ""}.</b>`, `watched: ${found.watched}`];
+  return ["limited", html`<b>${place}.</b> No incident is open here.`, `watched: ${found.watched}`];
+}
+
+export function partition(found, page) {
+  const [tone, title, text] = partitionHead(found, page);
+  const head = html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p>${foreign(text)}</p></section>`;
+  if (!found.incidents.length && found.is_watched !== true) return [head, toType(found.look, page)];
+  return html`${head}
     ${found.last_stable === null ? nothing : html`<section class="card"><header><h2>Offsets</h2><span class="muted small">not to scale left of the last stable offset</span></header><div class="body"><div class="plot">${ruler(found, page.rulerWidth)}</div></div></section>`}
     <div class="two"><section class="card"><header><h2 id="h-open">Open here, in the order in which they hold readers back</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-open">
       ${found.holder_is_listed || found.last_stable === null ? nothing : html`<p>It is held by a transaction that is not in this list.</p>`}${command(found.look, page)}
