@@ -33,7 +33,7 @@ def test_every_view_is_reached_by_keys_alone(browser: Any, serve: Serve) -> None
         press("j")
         press("j")
         press("k")
-        assert tab.page.locator("li.chosen h3").inner_text() == "payments-0 behind checkout-7"
+        assert tab.page.locator("li.chosen h3").inner_text() == "HANGING payments-0 behind checkout-7"
         press("Enter")
         tab.until("HANGING payments-0 behind checkout-7.", ".sentence h1")
         press("o")

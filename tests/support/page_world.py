@@ -308,3 +308,23 @@ def a_calm_cluster() -> PageWorld:
     world = PageWorld(open=transactions, ends=ends_of(transactions, 400), young=9_862)
     world.batch()
     return world
+
+
+def a_storm(hangs: int) -> PageWorld:
+    """A busy cluster with many hangs of one cause: each partition of a topic has one, of another writer."""
+    world = a_busy_cluster()
+    events = []
+    for number in range(hangs):
+        age_s = 30 + number % 50
+        place = {"topic": "events", "partition": number, "producer_id": 50_000 + number, "txn_start_offset": 7}
+        offsets = {"last_stable_offset": 7, "high_watermark": 100 + number, "hidden_records": 93 + number}
+        changes = {**HANG, **place, **offsets, "transactional_id": f"loader-{number}", "expected_outcome": "abort"}
+        event = named(with_command(ORIGIN, an_incident(f"storm-{number}", age_s, **changes)), OWNERS)
+        events.append(event)
+        world.store.take_event(event)
+        span = ("events", number, 7)
+        world.open.append(an_open(50_000 + number, f"loader-{number}", age_s, span, state="unowned", timeout_s=None))
+        world.ends[TopicPartition("events", number)] = Offset(100 + number)
+    world.incidents += events
+    world.batch()
+    return world

@@ -1,7 +1,5 @@
 """The answers about one incident, one partition and one transactional id. Pure: no I/O, no clock.
 
-Apart: it is pure, and served_page.py has the HTTP.
-
 What is not known is null, never an invented value: after a restart between the two looks of a proof, the first one has
 its barrier and no time.
 """

@@ -16,6 +16,8 @@ from txnwatch.page.details import ask_for_id, number_below
 from txnwatch.page.knowledge import Knowledge, transactions_of
 from txnwatch.page.lanes import to_find
 from txnwatch.page.words import name
+from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TopicPartition, is_topic_name
 
 MATCHES: Final = 50
@@ -90,14 +92,16 @@ def _incidents(known: Knowledge, wanted: str) -> Iterator[FoundThing]:
 
 def _groups(known: Knowledge, wanted: str) -> Iterator[FoundThing]:
     for event in known.open_incidents:
-        for group in (*event.consumer_groups, *event.waiting_groups):
-            if wanted in group.group_id.casefold():
-                is_whole = wanted == group.group_id.casefold()
-                yield FoundThing("group", group.group_id, f"/incident/{event.incident_id}", is_whole=is_whole)
+        affected, waiting = event.consumer_groups, event.waiting_groups
+        for group_id in (*(one.group_id for one in affected), *(one.group_id for one in waiting)):
+            if wanted in group_id.casefold():
+                is_whole = wanted == group_id.casefold()
+                yield FoundThing("group", group_id, f"/incident/{event.incident_id}", is_whole=is_whole)
 
 
 def _ids(known: Knowledge, wanted: str) -> Iterator[FoundThing]:
-    for one in (*transactions_of(known.seen), *(known.seen.incidents or ())):
+    clients: list[OpenTransaction | IncidentEvent] = [*transactions_of(known.seen), *(known.seen.incidents or ())]
+    for one in clients:
         long, address = one.transactional_id, f"/producer/{one.producer_id}"
         if long is not None and wanted in long.casefold():
             yield FoundThing("transactional id", long, address, is_whole=wanted == long.casefold())

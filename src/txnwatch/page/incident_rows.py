@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from txnwatch.page.knowledge import Knowledge, Spans
 from txnwatch.page.truth import PageState
@@ -20,7 +20,10 @@ from txnwatch.page.words import (
     waiting,
 )
 from txnwatch.state.model.incident import GroupState, IncidentEvent
+from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.telling.commands import Origin, look_at
+from txnwatch.state.telling.folding import prefix_of
 from txnwatch.state.telling.renderings import look_again, sentences, steps_of
 from txnwatch.state.telling.statements import StatementKind, Told, how_it_ended, tell
 
@@ -36,10 +39,7 @@ def incident_row(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     event.
     """
     spans, held = known.spans, held_places(event, known.spans)
-    counts = [spans.hidden(at) for at in spans.held_by(event)]
-    known_counts = [count for count in counts if count is not None]
-    holds_nothing = not counts and spans.data_of(event.producer_id) is not None
-    hidden = sum(known_counts) if event.is_open and (known_counts or holds_nothing) else event.hidden_records
+    hidden = hidden_by(event, spans)
     return {
         "id": event.incident_id,
         "verdict": event.verdict,
@@ -50,10 +50,14 @@ def incident_row(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
         "topic": event.topic,
         "partition": event.partition,
         "holder": holder(event),
+        "short": _short(event),
         "producer_id": event.producer_id,
         "transactional_id": id_for_address(event.transactional_id),
         "since_ms": event.open_since_ms,
-        "hidden": hidden,
+        "due_ms": _due_ms(event),
+        "hidden": hidden.records,
+        "hidden_is_least": hidden.is_least,
+        "hidden_at_ms": hidden.at_ms,
         "stopped": groups(event, GroupState.STOPPED)[:NAMED],
         "more_stopped": max(0, len(groups(event, GroupState.STOPPED)) - NAMED),
         "at_risk": groups(event, GroupState.AT_RISK)[:NAMED],
@@ -62,6 +66,49 @@ def incident_row(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
         **_to_do(known, event),
         **about_event(known.store.origin, event),
     }
+
+
+class HiddenRecords(NamedTuple):
+    """How many records an incident hides.
+
+    Attributes:
+        records: None if nothing is known.
+        is_least: whether there may be more: the end of one of its partitions is not known.
+        at_ms: when it was so, if that is not now.
+    """
+
+    records: int | None
+    is_least: bool = False
+    at_ms: TimestampMs | None = None
+
+
+def hidden_by(event: IncidentEvent, spans: Spans) -> HiddenRecords:
+    """What an incident hides now, by the open lists; else what its last event says."""
+    counts = [spans.hidden(at) for at in spans.held_by(event)] if event.is_open else []
+    known = [count for count in counts if count is not None]
+    holds_nothing = event.is_open and not counts and spans.data_of(event.producer_id) is not None
+    if known or holds_nothing:
+        return HiddenRecords(sum(known), is_least=len(known) < len(counts))
+    return HiddenRecords(event.hidden_records, at_ms=event.time_ms if event.hidden_records is not None else None)
+
+
+def _due_ms(event: IncidentEvent) -> TimestampMs | None:
+    """When the timeout of a transaction is over that its coordinator can abort; None if nothing limits it."""
+    has_timeout = event.topic is None and event.verdict is not Verdict.STUCK_PREPARE
+    return event.open_since_ms + event.transaction_timeout_ms if has_timeout and event.transaction_timeout_ms else None
+
+
+_SHORT_ID: Final = 24
+_OF_ONE_START: Final = frozenset({"number", "process"})
+
+
+def _short(event: IncidentEvent) -> str | None:
+    """A long id in words: the application and which instance of it; None if the id itself is short, or says nothing."""
+    maker, long = event.application, event.transactional_id or ""
+    if maker is None or (len(long) <= _SHORT_ID and len(maker.parts) < 3):
+        return None
+    told = [f"{one.name} {one.value}" for one in maker.parts[1:] if one.name not in _OF_ONE_START]
+    return name(", ".join([prefix_of(event) or maker.name, *told]))
 
 
 def held_places(event: IncidentEvent, spans: Spans) -> list[str]:
@@ -122,12 +169,12 @@ def id_for_address(transactional_id: str | None) -> str | None:
 
 def recent(known: Knowledge, limit: int) -> dict[str, Any]:
     """The incidents that ended within a day, the last one first."""
-    ended = [event for event in known.seen.incidents or () if event.resolution is not None]
-    ended.sort(key=lambda event: -event.time_ms)
-    return {"rows": [_recent(event) for event in ended[:limit]], "more": max(0, len(ended) - limit)}
+    ended = known.ended_incidents
+    return {"rows": [recent_row(event) for event in ended[:limit]], "more": max(0, len(ended) - limit)}
 
 
-def _recent(event: IncidentEvent) -> dict[str, Any]:
+def recent_row(event: IncidentEvent) -> dict[str, Any]:
+    """An incident that is over, as a row."""
     return {
         "id": event.incident_id,
         "verdict": event.verdict,

@@ -20,11 +20,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 from txnwatch.page.store import KnownNow, PageStore
-from txnwatch.page.truth import Facts, PageTruth, judge
+from txnwatch.page.truth import CALM, Facts, PageTruth, judge
 from txnwatch.page.words import worst_first
 from txnwatch.state.model.findings import CensusOffsets, OpenTransaction
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.verdicts import rank
+from txnwatch.state.telling.folding import FoldedIncidents, fold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +71,25 @@ class Knowledge:
 
     @cached_property
     def open_incidents(self) -> Sequence[IncidentEvent]:
-        """The open incidents, worst first."""
-        return worst_first(event for event in self.seen.incidents or () if event.is_open)
+        """The open incidents: those that hurt somebody first, then the worst verdict, then the oldest."""
+        return sorted(worst_first(event for event in self.seen.incidents or () if event.is_open), key=self._hurts)
+
+    def _hurts(self, event: IncidentEvent) -> tuple[int, int, int]:
+        if event.verdict in CALM:
+            return 3, rank(event.verdict), 0
+        hurt = sum(group.state is GroupState.STOPPED for group in event.consumer_groups) + len(event.waiting_groups)
+        return 0 if hurt else 1 if self.spans.held_by(event) else 2, rank(event.verdict), -hurt
+
+    @cached_property
+    def ended_incidents(self) -> Sequence[IncidentEvent]:
+        """The incidents that ended within a day, the last one first."""
+        ended = (event for event in self.seen.incidents or () if event.resolution is not None)
+        return sorted(ended, key=lambda event: -event.time_ms)
+
+    @cached_property
+    def folds(self) -> Sequence[FoldedIncidents]:
+        """The open incidents by their causes, in their order."""
+        return fold(self.open_incidents)
 
     def is_watched(self, at: TopicPartition) -> bool | None:
         """Whether a partition is watched; None if that is not known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +17,8 @@ from txnwatch.state.model.verdicts import Verdict, rank
 from txnwatch.state.telling.commands import Origin, explain_partition
 
 BEHIND: Final = 3
+_OF_ONE_TOPIC: Final = 6
+_HEALTHY_BEFORE: Final = 6
 _HEALTHY_RANK: Final = len(Verdict)
 _PHASE_OF_STATE: Final = {UNOWNED: "unowned", OWNER_UNKNOWN: "open"}
 _SpanKey = tuple[str | None, int | None, ProducerId]
@@ -65,8 +68,20 @@ def worst_lanes(known: Knowledge, most: int) -> tuple[dict[str, dict[str, Any]],
         drawn = lane.drawn
         return min(map(_rank, drawn), default=_HEALTHY_RANK), _since_ms(known, drawn), lane.at
 
-    shown = heapq.nsmallest(most, lanes, key=place)
+    first, further = _alternating(sorted((lane for lane in lanes if place(lane)[0] < _HEALTHY_RANK), key=place))
+    healthy = heapq.nsmallest(most, (lane for lane in lanes if place(lane)[0] == _HEALTHY_RANK), key=place)
+    shown = [*first, *healthy[:_HEALTHY_BEFORE], *further, *healthy[_HEALTHY_BEFORE:]][:most]
     return {str(lane.at): _lane_row(known, lane) for lane in shown}, len(lanes) - len(shown)
+
+
+def _alternating(lanes: Iterable[_Lane]) -> tuple[list[_Lane], list[_Lane]]:
+    """The first lanes of each topic and verdict, and the others: a storm leaves room for what it is not about."""
+    first, further, seen = list[_Lane](), list[_Lane](), Counter[tuple[str, int]]()
+    for lane in lanes:
+        kind = lane.at.topic, min(map(_rank, lane.drawn))
+        seen[kind] += 1
+        (first if seen[kind] <= _OF_ONE_TOPIC else further).append(lane)
+    return first, further
 
 
 def _rank(drawn: _Drawn) -> int:

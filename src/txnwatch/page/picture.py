@@ -9,14 +9,14 @@ the reader counts it. Every list has a bound, and beside each cut list is how mu
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from txnwatch.page.incident_rows import NAMED, held_places, incident_row, recent
+from txnwatch.page.incident_rows import NAMED, held_places, recent
 from txnwatch.page.knowledge import Knowledge, transactions_of
 from txnwatch.page.lanes import worst_lanes
 from txnwatch.page.store import Reach, WatcherRow
+from txnwatch.page.storms import folds_of
 from txnwatch.page.truth import CALM, Facts, PageState
 from txnwatch.page.words import counted, groups, headline, name, names_of_owners, number, owners_of
 from txnwatch.state.model.findings import OpenTransaction
@@ -27,8 +27,7 @@ from txnwatch.state.model.verdicts import Severity, undetected
 from txnwatch.state.telling.commands import Origin, explain_id
 from txnwatch.state.text import printable
 
-LANES: Final = 60
-INCIDENTS: Final = 200
+LANES: Final = 24
 RECENT: Final = 20
 _REASON: Final = 300
 _AGES_S: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 1 << 20)
@@ -42,17 +41,15 @@ def picture_of(known: Knowledge) -> Picture:
     lanes, more_lanes = worst_lanes(known, LANES)
     by_producer = {one.producer_id: one for one in transactions_of(seen)}
     by_id = {event.incident_id: event for event in incidents}
-    shown = incidents[:INCIDENTS]
+    rows, order = folds_of(known)
     return {
         "status": _status(known, incidents),
-        "incidents": {event.incident_id: incident_row(known, event) for event in shown},
+        "incidents": rows,
         "lanes": {
             key: _with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in lanes.items()
         },
         "order": {
-            "incidents": [event.incident_id for event in shown],
-            "more_incidents": len(incidents) - len(shown),
-            "more_by_verdict": dict(Counter(event.verdict for event in incidents[INCIDENTS:])),
+            **order,
             "lanes": list(lanes),
             "more_lanes": more_lanes,
         },

@@ -24,12 +24,12 @@ from txnwatch import __version__
 from txnwatch.page import details, finding
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
-from txnwatch.page.picture import INCIDENTS, Picture, picture_of
+from txnwatch.page.picture import Picture, picture_of
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.store import PageStore
+from txnwatch.page.storms import FILTERS, LISTED, MOST, IncidentFilter, select
 from txnwatch.page.watcher_facts import facts_of
 from txnwatch.page.words import as_text, duration, evaluated
-from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
 
@@ -37,6 +37,7 @@ _SAMPLE_S: Final = 5.0
 _LOOKED_AT_S: Final = 10.0
 _ENDS_S: Final = 1.0
 _POINTS: Final = 720
+_FURTHEST: Final = 1_000_000
 Ends = Mapping[TopicPartition, Offset]
 _Found = Callable[[Knowledge, Mapping[str, Any]], Any]
 Collect = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -168,7 +169,7 @@ class PageSite:
             yield "facts", self._facts
         yield "schema", self.assets.serve_schema
         yield "series", self.live.with_picture(lambda _, request: self._columns(request))
-        yield "incidents", self.live.with_picture(_incidents)
+        yield "incidents", self._incidents
         yield (
             "incidents/{id}",
             self._about(
@@ -203,6 +204,19 @@ class PageSite:
         await self.live.refresh()
         assert self._known is not None
         return PlainTextResponse(_text_of(self.live.picture, self._known.now_ms))
+
+    async def _incidents(self, request: Request) -> Response:
+        """The open incidents, or those that ended within a day, page by page."""
+        query = request.query_params
+        limit, offset = _number_of(request, "limit", MOST, LISTED), _number_of(request, "offset", _FURTHEST, 0, least=0)
+        state = query.get("state", "open")
+        if state not in {"open", "recent"}:
+            raise HTTPException(400, f"state: expected open or recent, found {state[:20]!r}")
+        await self.live.refresh()
+        assert self._known is not None
+        wanted = IncidentFilter(**{key: query[key] for key in FILTERS if query.get(key)})
+        found = select(self._known, wanted, limit, offset, has_ended=state == "recent")
+        return answer(request, encode({**self.live.head(self.live.picture), **found}), JSON)
 
     async def _facts(self, request: Request) -> Response:
         """What a page of several clusters is made from."""
@@ -240,32 +254,17 @@ class PageSite:
         return serve
 
 
-def _number_of(request: Request, name: str, most: int) -> int:
-    """A number of the query; the highest one if it is not given.
+def _number_of(request: Request, name: str, most: int, otherwise: int | None = None, least: int = 1) -> int:
+    """A number of the query; if it is not given, `otherwise`, or the highest one.
 
     Raises:
-        HTTPException: 400, it is no number from 1 to the highest one.
+        HTTPException: 400, it is no number from the lowest to the highest one.
     """
-    text = request.query_params.get(name, str(most))
+    text = request.query_params.get(name, str(most if otherwise is None else otherwise))
     number = details.number_below(text, most + 1)
-    if not number:
-        raise HTTPException(400, f"{name}: expected a number from 1 to {most}, found {text[:20]!r}")
+    if number is None or number < least:
+        raise HTTPException(400, f"{name}: expected a number from {least} to {most}, found {text[:20]!r}")
     return number
-
-
-def _incidents(picture: Picture, request: Request) -> dict[str, Any]:
-    limit, state = _number_of(request, "limit", INCIDENTS), request.query_params.get("state", "open")
-    if state not in {"open", "recent"}:
-        raise HTTPException(400, f"state: expected open or recent, found {state[:20]!r}")
-    if state == "recent":
-        rows, more = picture["recent"]["rows"], picture["recent"]["more"]
-    else:
-        rows = [picture["incidents"][one] for one in picture["order"]["incidents"]]
-        more = picture["order"]["more_incidents"]
-    team = request.query_params.get("owner")
-    if team is not None:
-        rows = [row for row in rows if team == (row["owner"]["team"] if row["owner"] is not None else WITHOUT_OWNER)]
-    return {"rows": rows[:limit], "more": more + len(rows[limit:])}
 
 
 def _partition(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -75,7 +75,8 @@ def test_the_resources_of_the_api(busy: tuple[PageWorld, str]) -> None:
     assert snapshot.json["picture"]["order"]["lanes"][0] == "payments-0"
     assert get(url, "/api/v1/snapshot", If_None_Match=snapshot.headers["ETag"]).status in {200, 304}
     assert len(get(url, "/api/v1/incidents").json["rows"]) == 4
-    assert get(url, "/api/v1/incidents?state=recent").json == {"rows": [], "more": 0}
+    recent = get(url, "/api/v1/incidents?state=recent").json
+    assert (recent["rows"], recent["count"], recent["more"]) == ([], 0, 0)
     found = get(url, f"/api/v1/incidents/{incident_of(world)}").json["answer"]
     assert [one["status"] for one in found["life"]] == ["opened", "updated"]
     assert found["next_holder"]["name"] == "refund-2"

@@ -12,7 +12,7 @@ const LESS_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 const page = {
   picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, isStale: true,
   trueNow: 0, sentenceNow: 0, now: 0, barNow: 0, pausedMs: null, // of the sentence, and of what is below it
-  isRefused: false, stoppedMs: null, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
+  isRefused: false, stoppedMs: null, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy, go,
 };
 const LOST = new Set(["asking", "stopped", "silent", "not judged"]);
 let paused = null; // { picture, at, trueAt }
@@ -30,12 +30,13 @@ const ROUTES = [
   ["/partition/", /^([\w.-]+)\/(\d{1,10})$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, views.partition, "Partition"],
   ["/producer/", /^(\d{1,19})$/, (id) => `/api/v1/producers/${id}`, views.client, "Producer"],
   ["/id", /^(?:\/([^/]+))?$/, (name) => `/api/v1/ids${name === undefined ? location.search : `?name=${name}`}`, views.client, "Transactional id"],
+  ["/incidents", /^$/, () => `/api/v1/incidents${location.search}`, views.allIncidents, "Incidents"],
   ["/partitions", /^$/, () => "/api/v1/partitions", views.partitions, "Partitions"],
   ["/ended", /^$/, () => "/api/v1/ended", views.ended, "Ended"],
   ["/find", /^$/, () => `/api/v1/find${location.search}`, views.found, "Found"],
   ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
 ];
-const LISTS = { "/": views.overview, "/incidents": views.allIncidents, "/watcher": views.watcherView };
+const LISTS = { "/": views.overview, "/watcher": views.watcherView };
 
 /** The address within the pages of the cluster. */
 const path = () => location.pathname.slice(BASE.length);
@@ -81,7 +82,7 @@ async function ask(address) {
   asked.askedAt = performance.now();
   try {
     const message = await answerOf(address);
-    asked.found = message.answer;
+    asked.found = "answer" in message ? message.answer : message;
     asked.look = message.look;
     asked.isMissing = message.answer === null;
     asked.error = null;

@@ -16,8 +16,8 @@ const steps = (row, page) => (page.isStale ? [{ text: AHEAD, command: row.look }
 /** Whom to call. The address is from the operator's own table, which has only http and https; it is checked again. */
 const whom = (owner) => html`<b>${foreign(owner.name)}</b>${owner.contact ? html` ${foreign(owner.contact)}` : nothing}${/^https?:\/\//.test(owner.url ?? "") ? html` <a href=${owner.url} rel="noreferrer">about the team</a>` : nothing}`;
 const parts = (found, now) => found.map((part, i) => {
-  const text = typeof part === "number" ? duration(now - part) : part;
-  return i === 0 ? html`<b><bdi>${text}</bdi></b>` : html`<bdi>${text}</bdi>`;
+  if (typeof part === "number") return html`<bdi class="keep">${duration(now - part)}</bdi>`;
+  return i === 0 ? html`<b><bdi>${part}</bdi></b>` : html`<bdi>${part}</bdi>`;
 });
 const plain = (found, now) => found.map((part) => html`<bdi>${typeof part === "number" ? duration(now - part) : part}</bdi>`);
 const foreign = (text) => html`<bdi>${text}</bdi>`;
@@ -57,37 +57,111 @@ const ofGroup = (row, group) => {
   const owner = row.group_owners.find(([one]) => one === group)?.[1];
   return html`${foreign(group)}${owner ? html` (${foreign(owner)})` : nothing}`;
 };
-const MOST_GROUPS = (row) => [
-  row.stopped.length ? html`<div><b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b></div><div class="muted small">${row.stopped.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}${row.more_stopped ? `, and ${row.more_stopped} more` : ""}</div>` : nothing,
-  row.waiting.length ? html`<div><b>${plural(row.waiting.length + row.more_waiting, "group")} waiting for offsets</b></div><div class="muted small">${row.waiting.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}${row.more_waiting ? `, and ${row.more_waiting} more` : ""}</div>` : nothing,
-  row.at_risk.length ? html`<div class="small">at risk: ${row.at_risk.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}</div>` : nothing,
-];
+const groupsOf = (row, names, more) => html`${names.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}${more ? `, and ${more} more` : ""}`;
+
+function hurt(row) {
+  const { fold } = row;
+  if (fold && (fold.stopped || fold.waiting)) return html`<b>${plural(fold.stopped + fold.waiting, "group")} stopped or waiting</b><div class="muted small clip">${groupsOf(row, [...row.stopped, ...row.waiting], 0)} …</div>`;
+  if (!row.stopped.length && !row.waiting.length && !row.at_risk.length) return html`<span class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for"}</span>`;
+  return html`${row.stopped.length ? html`<b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b><div class="muted small clip">${groupsOf(row, row.stopped, row.more_stopped)}</div>` : nothing}
+    ${row.waiting.length ? html`<b>${plural(row.waiting.length + row.more_waiting, "group")} waiting for offsets</b><div class="muted small clip">${groupsOf(row, row.waiting, row.more_waiting)}</div>` : nothing}
+    ${row.at_risk.length && !row.stopped.length ? html`<div class="small clip">at risk: ${groupsOf(row, row.at_risk, 0)}</div>` : nothing}`;
+}
 
 const places = (row) => html`${row.places.slice(0, 3).map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.places.length + row.more_places > 3 ? ` and ${row.places.length + row.more_places - 3} more` : ""}`;
+const holderOf = (row) => html`<a class="mono" href=${ofClient(row)} title=${row.holder}>${foreign(row.short ?? row.holder)}</a>`;
+const tagOf = (row, page) => `${row.tag}${row.fold ? ` × ${count(row.fold.count)}` : row.verdict === "late" && row.due_ms !== null ? ` +${duration(page.now - row.due_ms)}` : ""}`;
+
+/** A count that a list cuts, or that is of another moment, says so. */
+const least = (number, isLeast) => `${isLeast ? "at least " : ""}${count(number)}`;
+
+const RATE_MS = 10000;
+const before = new Map();
+/** How fast a number grows, from what this page has seen of it in the last seconds; null before that. */
+function rate(key, value, now) {
+  const seen = (before.get(key) ?? []).filter(([at]) => now - at <= RATE_MS && at <= now);
+  if (seen.at(-1)?.[0] !== now) seen.push([now, value]);
+  before.set(key, seen);
+  const [[from, low]] = seen;
+  return now - from < 2000 || value <= low ? null : Math.round(((value - low) * 1000) / (now - from));
+}
+const growing = (key, value, page) => {
+  const found = page.isStale || page.pausedMs !== null ? null : rate(key, value, page.now);
+  return found ? html`<div class="muted small">+${count(found)}/s</div>` : nothing;
+};
+
+function hiddenOf(row, page) {
+  const { fold } = row;
+  if (fold) return html`<div class="big">${least(fold.hidden, fold.hidden_is_least)}</div>${growing(`fold ${row.id}`, fold.hidden, page)}`;
+  if (row.hidden === null) return html`<div class="big">not known</div>`;
+  return html`<div class="big">${least(row.hidden, row.hidden_is_least)}</div>${row.hidden_at_ms === null ? growing(row.id, row.hidden, page) : html`<div class="muted small">at ${time(row.hidden_at_ms, page)}</div>`}`;
+}
+
+const ownerOf = (row) => row.owner ? html`<b>${foreign(row.owner.name)}</b><div class="small">${row.owner.contact ? foreign(row.owner.contact) : nothing}${/^https?:\/\//.test(row.owner.url ?? "") ? html` <a href=${row.owner.url} rel="noreferrer">team</a>` : nothing}</div>` : html`<span class="muted small">no owner is known</span>`;
+
+/** What a fold holds, and the worst of it; the row is about that one. */
+const foldHead = ({ fold, ...row }) => html`<a href=${BASE + fold.list}>${foreign(fold.topic ?? (fold.prefix ? `${fold.prefix}…` : "several"))}</a>: ${plural(fold.partitions, "partition")} <span class="muted">behind</span> ${plural(fold.producers, "producer")}`;
 
 export function incidentRow(row, page, isChosen) {
   const tone = row.severity === "info" ? "info" : row.severity;
+  const title = row.places.length ? places(row) : "no partition stands";
+  const single = html`<a href=${ofIncident(row.id)}>${title}</a> <span class="muted">behind</span> ${holderOf(row)}`;
+  const [step, ...further] = page.isStale ? [{ text: AHEAD, command: row.look }] : row.steps;
   return html`<li class="${tone}${isChosen ? " chosen" : ""}" data-incident=${row.id}>${sign(tone)}
-    <div class="what"><div class="tag">${row.tag}</div>
-      <h3><a href=${ofIncident(row.id)}>${row.places.length ? places(row) : "its partitions"}</a> <span class="muted">behind</span> <a class="mono" href=${ofClient(row)}>${foreign(row.holder)}</a></h3>
-      <div class="muted">${foreign(row.why)}</div><div class="small owner">${row.owner ? html`call ${whom(row.owner)}` : html`<span class="muted">no owner is known</span>`}</div></div>
-    <div class="standing"><div class="label">standing for</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
-    <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
-    <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for; the command names them"}</div>`}</div>
-    <div class="do"><div class="small safe">${foreign(row.safe)}</div>${steps(row, page)}${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}${commandsElsewhere(page)}</div></li>`;
+    <div class="what"><h3><span class="tag">${tagOf(row, page)}</span> ${row.fold ? foldHead(row) : single}</h3>
+      <div class="muted small clip" title=${row.why}>${row.fold ? html`the worst: ${single}` : foreign(row.why)}</div></div>
+    <div class="cell owner"><div class="label">owner</div>${ownerOf(row)}</div>
+    <div class="standing"><div class="label">standing for</div><div class="big">${duration(page.now - (row.fold?.since_ms ?? row.since_ms))}</div><div class="muted small">since ${time(row.fold?.since_ms ?? row.since_ms, page)}</div></div>
+    <div class="hide"><div class="label">hidden records</div>${hiddenOf(row, page)}</div>
+    <div class="cell hurt"><div class="label">hurt</div>${hurt(row)}</div>
+    <div class="do"><div class="say"><b>${row.fold ? "The worst: " : ""}${foreign(step?.text ?? "")}</b> <span class="safe small" title=${row.safe}>${foreign(row.safe)}</span>
+      ${further.length && !page.isStale ? html`<a class="small" href=${ofIncident(row.id)}>${plural(further.length, "further step")}</a>` : nothing}${row.decision && !page.isStale ? html` <span class="muted small">${row.decision}</span>` : nothing}${commandsElsewhere(page)}</div>
+      ${command(step?.command, page)}</div></li>`;
 }
 
-function incidents(page, isWhole) {
+const HEAD = html`<div class="incident-head small muted" aria-hidden="true"><span></span><span>what stands, behind whom</span><span>owner</span><span class="number">standing for</span><span class="number">hidden records</span><span>who is hurt</span></div>`;
+const list = (rows, page) => html`${HEAD}<ol class="incidents">${rows.map((row) => incidentRow(row, page, row.id === page.chosen))}</ol>`;
+const openTitle = (page) => asOf(page) ? html`${page.pausedMs ? "Open at the pause" : "Open when last evaluated"}, at ${time(asOf(page), page)}` : "Open incidents";
+
+function incidents(page) {
   const { order, incidents: rows } = page.picture;
-  const shown = order.incidents.map((id) => rows[id]).filter((row) => row && (isWhole || row.severity !== "info"));
-  const warnings = order.incidents.map((id) => rows[id]).filter((row) => row?.severity === "info");
-  if (!shown.length && !warnings.length) return isWhole ? html`<section class="card"><div class="body">No incident is open.</div></section>` : nothing;
-  const title = asOf(page) ? html`${page.pausedMs ? "Open at the pause" : "Open when last evaluated"}, at ${time(asOf(page), page)}` : "Open incidents";
+  const all = order.incidents.map((id) => rows[id]).filter(Boolean);
+  const shown = all.filter((row) => row.severity !== "info");
+  const warnings = all.filter((row) => row.severity === "info");
+  const early = warnings.reduce((sum, row) => sum + (row.fold?.count ?? 1), 0);
+  if (!shown.length && !warnings.length) return nothing;
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents">
-    <header><h2 id="h-incidents">${title}</h2><span class="muted small">worst first · a command reads everything again, and asks before it writes</span></header>
-    <ol class="incidents">${shown.map((row) => incidentRow(row, page, row.id === page.chosen))}</ol>
-    ${!isWhole && warnings.length ? html`<div class="more">${plural(warnings.length, "early warning")}: ${warnings.slice(0, 3).map((row, i) => html`${i ? ", " : ""}<a href=${ofIncident(row.id)}>${foreign(row.holder)}</a>`)}. ${warnings.length === 1 ? "It ends at its timeout." : "Each ends at its timeout."}</div>` : nothing}
-    ${order.more_incidents ? html`<div class="more">and ${plural(order.more_incidents, "more incident")}: ${Object.entries(order.more_by_verdict).map(([verdict, number]) => `${count(number)} ${verdict}`).join(", ")}</div>` : nothing}</section>`;
+    <header><h2 id="h-incidents">${openTitle(page)}</h2><span class="muted small">who hurts somebody first · one row for each cause · <a href=${`${BASE}/incidents`}>one by one, with filters</a></span></header>
+    ${shown.length ? list(shown, page) : nothing}
+    ${warnings.length ? html`<div class="more">${plural(early, "early warning")}: ${warnings.slice(0, 3).map((row, i) => html`${i ? ", " : ""}<a href=${row.fold ? BASE + row.fold.list : ofIncident(row.id)}>${foreign(row.fold ? `${count(row.fold.count)} of ${row.fold.prefix ?? row.fold.topic ?? "several"}` : row.holder)}</a>`)}. ${early === 1 ? "It ends at its timeout." : "Each ends at its timeout."}</div>` : nothing}
+    ${order.more_incidents ? html`<div class="more">and ${plural(order.more_incidents, "more incident")} of ${plural(order.more_rows, "other cause")}: ${Object.entries(order.more_by_verdict).map(([verdict, number]) => `${count(number)} ${verdict}`).join(", ")}. <a href=${`${BASE}/incidents`}>List them</a></div>` : nothing}</section>`;
+}
+
+// --- the incidents one by one
+const FILTERS = [["verdict", "verdict"], ["owner", "owner"], ["topic", "topic"], ["prefix", "application"]];
+const withQuery = (changes) => {
+  const query = new URLSearchParams(location.search);
+  for (const [key, value] of Object.entries(changes)) if (value) query.set(key, value); else query.delete(key);
+  return `/incidents${query.size ? `?${query}` : ""}`;
+};
+
+function filters(choices, page) {
+  const query = new URLSearchParams(location.search);
+  const one = ([key, text]) => {
+    const value = query.get(key) ?? "";
+    const options = choices[key].some(([name]) => name === value) || !value ? choices[key] : [[value, 0], ...choices[key]];
+    return html`<label>${text} <select name=${key} .value=${value} @change=${(event) => page.go(withQuery({ [key]: event.target.value, offset: "", reason: "" }))}><option value="" ?selected=${!value}>any</option>${options.map(([name, number]) => html`<option value=${name} ?selected=${name === value}>${name} (${count(number)})</option>`)}</select></label>`;
+  };
+  return html`<form class="filters" aria-label="Filters" @submit=${(event) => event.preventDefault()}>${FILTERS.map(one)}${query.size ? html`<a href=${`${BASE}/incidents`}>all</a>` : nothing}</form>`;
+}
+
+export function allIncidents(found, page) {
+  const last = found.offset + found.rows.length;
+  const size = Number(new URLSearchParams(location.search).get("limit") ?? 50);
+  const pages = [found.offset ? html`<a href=${BASE + withQuery({ offset: Math.max(0, found.offset - size) || "" })}>previous</a>` : nothing, found.more ? html`<a href=${BASE + withQuery({ offset: last })}>next</a>` : nothing];
+  return [html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents"><header><h2 id="h-incidents">${openTitle(page)}</h2><span class="muted small">${found.count ? `${count(found.offset + 1)} to ${count(last)} of ${count(found.count)}` : "none"}</span></header>
+    ${filters(found.choices, page)}${found.rows.length ? list(found.rows, page) : html`<div class="body">No incident ${location.search ? "like this " : ""}is open.</div>`}
+    ${found.offset || found.more ? html`<nav class="more pages" aria-label="Pages">${pages}</nav>` : nothing}</section>`, page.picture ? recent(page) : nothing];
 }
 
 const recent = (page) => (page.picture.recent.rows.length ? ended(page.picture.recent, page, html`: <a href=${`${BASE}/ended`}>list them</a>`) : nothing);
@@ -144,7 +218,6 @@ function toDo(page) {
 }
 
 export const overview = (page) => [toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, watcher(page), recent(page)];
-export const allIncidents = (page) => [incidents(page, true), recent(page)];
 
 /** An address from the operator's own file, which has only http and https; it is checked again. */
 const elsewhere = (url, text) => (/^https?:\/\//.test(url) ? html`<a href=${url} rel="noreferrer">${foreign(text)}</a>` : foreign(text));
