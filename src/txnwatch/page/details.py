@@ -6,7 +6,7 @@ its barrier and no time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from txnwatch.page.incident_rows import PLACES, held_places, id_for_address, incident_row, recent, told
@@ -14,7 +14,7 @@ from txnwatch.page.knowledge import HeldBack, Knowledge, Spans, transactions_of
 from txnwatch.page.lanes import to_find, worst_lanes
 from txnwatch.page.words import about_client, holder, moment, name, number, owner_of_group, places, worst_first
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.incident import IncidentEvent, is_incident_id
+from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, is_incident_id
 from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.telling.commands import explain_id, read_events
 from txnwatch.state.telling.renderings import sentences
@@ -41,7 +41,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         "life": [one._asdict() for one in life.moments] if life is not None else [],
         "life_is_whole": life is not None and life.is_whole,
         "proof": _proof(event),
-        "waits": _waits(known, event, now["hidden"]),
+        "waits": _waits(known, event, now),
         "next_holder": _next_holder(event, known.spans),
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
@@ -139,21 +139,18 @@ def _fresh_read(event: IncidentEvent, start: str) -> dict[str, Any]:
     }
 
 
-def _waits(known: Knowledge, event: IncidentEvent, hidden: int | None) -> dict[str, Any]:
-    """What stands behind the transaction: partitions, records that are hidden now, groups and the log cleaner."""
+def _waits(known: Knowledge, event: IncidentEvent, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands behind the transaction: partitions, hidden records as in its row, groups and the log cleaner."""
     return {
         "holder": holder(event),
         "producer_id": event.producer_id,
         "places": held_places(event, known.spans)[:PLACES],
         "last_stable": event.last_stable_offset,
-        "hidden": hidden,
+        "hidden": row["hidden"],
+        "hidden_is_least": row["hidden_is_least"],
+        "hidden_at_ms": row["hidden_at_ms"],
         "groups": [
-            {
-                "name": name(one.group_id),
-                "state": one.state,
-                "behind": one.hidden_lag,
-                "owner": owner_of_group(known.store.origin, one.group_id),
-            }
+            {**_group(known.spans, event, one), "owner": owner_of_group(known.store.origin, one.group_id)}
             for one in event.consumer_groups[:32]
         ],
         "more_groups": max(0, len(event.consumer_groups) - 32),
@@ -163,6 +160,18 @@ def _waits(known: Knowledge, event: IncidentEvent, hidden: int | None) -> dict[s
         ],
         "more_waiting": max(0, len(event.waiting_groups) - 32),
         "cleaner": event.cleanup_policy is not None and "compact" in event.cleanup_policy,
+    }
+
+
+def _group(spans: Spans, event: IncidentEvent, group: AffectedGroup) -> dict[str, Any]:
+    """How far a group is behind: up to the end of now if it stands; else as its incident had it, with that time."""
+    at = TopicPartition(event.topic, event.partition or 0) if event.topic is not None else None
+    end = spans.end(at) if at is not None and event.is_open and group.state is GroupState.STOPPED else None
+    return {
+        "name": name(group.group_id),
+        "state": group.state,
+        "behind": max(0, end - group.committed_offset) if end is not None else group.hidden_lag,
+        "behind_at_ms": event.time_ms if end is None else None,
     }
 
 
@@ -235,13 +244,13 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
         "look": to_find(known.store.commands, at) if has_nothing or (lowest is not None and not is_listed) else None,
         "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
         "more": max(0, len(held) - LISTED),
+        "more_is_least": known.has_unlisted,
         "incidents": [incident_row(known, one) for one in incidents],
         "groups": [
             {
-                "name": name(one.group_id),
-                "state": one.state,
+                **_group(spans, event, one),
                 "committed": one.committed_offset,
-                "behind": one.hidden_lag,
+                "lag": max(0, (event.last_stable_offset or one.committed_offset) - one.committed_offset),
             }
             for event in incidents
             for one in event.consumer_groups[:32]
@@ -321,9 +330,10 @@ def _spans(transaction: OpenTransaction) -> list[dict[str, Any]]:
 
 
 def oldest(known: Knowledge, limit: int = LISTED) -> dict[str, Any]:
-    """The oldest open transactions."""
+    """The oldest open transactions, and how many more are open."""
     found = sorted(transactions_of(known.seen), key=lambda one: (one.since_ms, one.producer_id))
-    return {"rows": [row(one) for one in found[:limit]], "more": max(0, len(found) - limit)}
+    shown = found[:limit]
+    return {"rows": [row(one) for one in shown], "more": max(len(found), known.seen.totals.open) - len(shown)}
 
 
 def partitions(known: Knowledge) -> dict[str, Any]:
@@ -338,6 +348,7 @@ def partitions(known: Knowledge) -> dict[str, Any]:
                 "since_ms": lane["since_ms"],
                 "hidden": lane["hidden"],
                 "more": lane["more"] + len(lane["behind"]),
+                "more_is_least": lane["more_is_least"],
             }
             for lane in lanes.values()
         ],

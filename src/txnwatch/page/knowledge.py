@@ -99,6 +99,11 @@ class Knowledge:
         return at.partition < topics.get(at.topic, 0) if topics is not None else None
 
     @cached_property
+    def has_unlisted(self) -> bool:
+        """Whether more is open than the lists have: what they show of a partition may be a part."""
+        return self.seen.totals.open > sum(1 for _ in transactions_of(self.seen))
+
+    @cached_property
     def spans(self) -> Spans:
         """The open lists, by partition."""
         return _spans_of(self)

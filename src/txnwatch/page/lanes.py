@@ -103,6 +103,7 @@ def _lane_row(known: Knowledge, lane: _Lane) -> dict[str, Any]:
         "look": to_find(known.store.commands, lane.at) if lane.holder is None else None,
         "behind": [_bar(one) for one in lane.behind],
         "more": lane.more,
+        "more_is_least": known.has_unlisted,
         "last_stable": spans.last_stable(lane.at),
         "end": spans.end(lane.at),
         "hidden": spans.hidden(lane.at),
