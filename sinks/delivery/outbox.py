@@ -38,12 +38,14 @@ class DeliveryCounts(NamedTuple):
         refused: events that were set aside, because it refuses them.
         oldest_ms: the time of the oldest event that is not delivered; None if there is none.
         is_stopped: whether it wants no more events.
+        problem: why the last delivery failed; None if it did not.
     """
 
     delivered: int
     refused: int = 0
     oldest_ms: TimestampMs | None = None
     is_stopped: bool = False
+    problem: str | None = None
 
 
 class Outbox:
@@ -63,6 +65,7 @@ class Outbox:
         self._said = Said[str]()
         self.failures = 0
         self._delivered = 0
+        self._problem: str | None = None
 
     @property
     def waiting(self) -> int:
@@ -76,7 +79,7 @@ class Outbox:
             oldest_ms = self._waiting[0].time_ms
         except IndexError:  # the thread of a mirror may have emptied the queue
             oldest_ms = None
-        return DeliveryCounts(self._delivered, oldest_ms=oldest_ms)
+        return DeliveryCounts(self._delivered, oldest_ms=oldest_ms, problem=self._problem)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Adds events at the end of the queue."""
@@ -95,6 +98,7 @@ class Outbox:
                 self._delivered += len(part)
         except SinkError as exc:
             self.failures += 1
+            self._problem = str(exc)
             if self._said.is_new("delivery"):
                 self._log.warning(f"{exc}; {self.waiting} events are kept and delivered later")
             self._attempts.put_off(now_ms)
@@ -102,6 +106,7 @@ class Outbox:
             if self._said.is_over("delivery"):
                 self._log.info(f"{self.name} works again: all kept events are delivered")
             self._attempts.end()
+            self._problem = None
         return taken
 
     def deliver_last(self, now_ms: TimestampMs) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from support.browsers import ROOT, Tab, a_tab
 from support.page_world import HANG, PageWorld, a_busy_cluster, a_calm_cluster, an_incident
+from txnwatch.page.store import TargetRow
 from txnwatch.state.model.values import Offset, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 
@@ -150,7 +151,7 @@ def test_a_holder_that_is_not_in_the_list_is_not_named(browser: Any, serve: Serv
 
 def test_a_target_that_has_answered_410_is_on_the_page(browser: Any, serve: Serve) -> None:
     world = a_busy_cluster()
-    world.stopped = ("webhook ops",)
+    world.targets = (TargetRow("webhook ops", 3, is_stopped=True),)
     with a_tab(browser, serve(world)) as tab:
         opened(tab)
         tab.until("webhook ops gets no events. It has answered 410.", "section.card")

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from support.incidents import an_event, an_evidence
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.page.served_page import PageSite
-from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
+from txnwatch.page.store import KnownNow, PageStore, Reach, TargetRow, Watched
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.findings import (
     BucketCount,
@@ -155,7 +155,9 @@ class PageWorld:
     evidence: MissingEvidence = field(default_factory=lambda: MissingEvidence(is_log_read=True))
     is_ready: bool = True
     undelivered: int = 0
-    stopped: tuple[str, ...] = ()
+    targets: tuple[TargetRow, ...] = ()
+    speaks: bool | None = True
+    speaker: str | None = None
     watched: Watched = field(default_factory=lambda: Watched(900, 1_240))
     stands: dict[TopicPartition, Offset] = field(default_factory=dict)
     by_census: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -177,7 +179,9 @@ class PageWorld:
             is_ready=self.is_ready,
             watched=self.watched,
             undelivered=self.undelivered,
-            stopped=self.stopped,
+            targets=self.targets,
+            speaks=self.speaks,
+            speaker=self.speaker,
             topics=self.topics,
         )
 

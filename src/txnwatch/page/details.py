@@ -230,12 +230,16 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
     incidents = [one for one in known.open_incidents if at in spans.held_by(one) or _is_at(one, at)]
     is_listed, is_watched, topics = spans.holder(at) is not None, known.is_watched(at), known.seen.topics
     has_nothing = is_watched is not True
+    readings = (one.evidence for one in incidents if _is_at(one, at))
+    confirmed = next((one for one in readings if one.leader is not None and one.confirmed_ms is not None), None)
     return {
         "topic": at.topic,
         "partition": at.partition,
         "is_watched": is_watched,
         "partitions_watched": topics.get(at.topic, 0) if topics is not None else None,
         "watched": _watched(spans, at),
+        "leader": confirmed.leader if confirmed is not None else None,
+        "leader_ms": confirmed.confirmed_ms if confirmed is not None else None,
         "is_unproven": known.seen.reach is None or known.seen.reach.lacks(at) is not False,
         "last_stable": lowest,
         "end": spans.end(at),

@@ -15,10 +15,10 @@ from typing import Any, Final
 from txnwatch.page.incident_rows import NAMED, held_places, recent
 from txnwatch.page.knowledge import Knowledge, transactions_of
 from txnwatch.page.lanes import worst_lanes
-from txnwatch.page.store import Reach, WatcherRow
+from txnwatch.page.store import Reach, StartStep, TargetRow, WatcherRow
 from txnwatch.page.storms import folds_of
 from txnwatch.page.truth import CALM, Facts, PageState
-from txnwatch.page.words import counted, groups, headline, name, names_of_owners, number, owners_of
+from txnwatch.page.words import Part, counted, groups, headline, name, names_of_owners, number, owners_of
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ownership import Subject
@@ -30,6 +30,7 @@ from txnwatch.state.text import printable
 LANES: Final = 24
 RECENT: Final = 20
 _REASON: Final = 300
+_LONGEST: Final = 1_000
 _AGES_S: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 1 << 20)
 
 Picture = dict[str, dict[str, Any]]
@@ -80,7 +81,7 @@ def _with_holders_owner(
 
 
 def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
-    seen, facts = known.seen, known.facts
+    seen, facts, origin = known.seen, known.facts, known.store.commands
     truth = known.truth
     urgent = [event for event in incidents if event.verdict not in CALM]
     reach = seen.reach if seen.reach is not None else Reach()
@@ -92,9 +93,9 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
     return {
         "state": truth.state,
         "why": truth.why,
-        "tone": "critical" if critical else "warning" if truth.state is PageState.INCIDENT else truth.state,
+        "tone": truth.state if truth.state is not PageState.INCIDENT else "critical" if critical else "warning",
         "headline": headline(
-            *(truth, facts, urgent, lacking["unproven_names"], lacking["undecided_names"], seen.problem),
+            *(truth, facts, urgent, lacking["unproven_names"], lacking["undecided_names"], _reason(known)),
             lambda event: held_places(event, known.spans),
         ),
         "detail": _detail(known, urgent, stopped, at_risk),
@@ -108,7 +109,11 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         **lacking,
         "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
         "undelivered": seen.undelivered,
-        "stopped_targets": [name(one) for one in seen.stopped],
+        "targets": [_target(one) for one in seen.targets],
+        "speaks": seen.speaks,
+        "speaker": name(seen.speaker) if seen.speaker is not None else None,
+        "start": _start(known),
+        "bootstrap_servers": name(origin.bootstrap_servers, _REASON) if origin is not None else None,
         "open_incidents": len(urgent),
         "early_warnings": sum(event.severity is Severity.INFO for event in incidents),
         "groups_stopped": len(stopped),
@@ -120,6 +125,37 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "worst": urgent[0].incident_id if urgent else None,
         "search_command": _search(known.store.commands),
     }
+
+
+def _reason(known: Knowledge) -> list[Part]:
+    """Why nothing is known: why no watcher is believed, or what the log has said since the last barrier."""
+    problem, said, judged_ms = known.seen.problem, known.store.warning, known.seen.judged_ms
+    if problem is not None:
+        return [f" Reason: {name(problem, _LONGEST)}."]
+    if said is None or (judged_ms is not None and said.at_ms <= judged_ms):
+        return []
+    return [" The log, ", said.at_ms, f" ago: {name(said.text, _LONGEST).rstrip('.')}."]
+
+
+_STEPS: Final = {
+    StartStep.SPARK: "Spark starts",
+    StartStep.PLAN: "the published incidents are read, and Spark plans the query",
+    StartStep.LOGS: "the first micro-batches read the logs",
+}
+
+
+def _start(known: Knowledge) -> list[dict[str, str]] | None:
+    """The steps of a start; None once the watch is ready, or if nothing is known of a start."""
+    step = known.store.step
+    if step is None or known.seen.is_ready:
+        return None
+    states = {one: "done" if one < step else "now" if one == step else "to come" for one in StartStep}
+    return [{"text": _STEPS[one], "state": states[one]} for one in StartStep]
+
+
+def _target(row: TargetRow) -> dict[str, Any]:
+    problem = name(row.problem, _REASON) if row.problem is not None else None
+    return {**row._asdict(), "name": name(row.name), "problem": problem}
 
 
 def _watcher(row: WatcherRow) -> dict[str, Any]:
@@ -162,6 +198,7 @@ def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str]
     if seen.judged_ms is not None:
         parts.append(f"evaluated on {counted(total, 'partition')}")
         parts.append(counted(seen.totals.open, "open transaction"))
+    parts += [f"{name(one.name)} takes no events" for one in seen.targets if one.problem is not None or one.is_stopped]
     if seen.problem is None:
         away = ((one.url, one.problem) for one in seen.watchers if one.problem is not None)
         parts += [f"{name(url)}: {name(problem, _REASON)}" for url, problem in away]

@@ -11,8 +11,9 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -29,7 +30,7 @@ from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_route
 from txnwatch.page.store import PageStore
 from txnwatch.page.storms import FILTERS, LISTED, MOST, IncidentFilter, select
 from txnwatch.page.watcher_facts import facts_of
-from txnwatch.page.words import as_text, duration, evaluated
+from txnwatch.page.words import as_text, counted, duration, evaluated
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
 
@@ -145,6 +146,11 @@ class PageSite:
             "instance": self.store.instance,
         }
 
+    @property
+    def _cluster(self) -> str:
+        origin = self.store.origin
+        return self.name or (origin.cluster_id if origin is not None else "a cluster that has not answered yet")
+
     # What is answered.
 
     @property
@@ -203,7 +209,7 @@ class PageSite:
             return shell
         await self.live.refresh()
         assert self._known is not None
-        return PlainTextResponse(_text_of(self.live.picture, self._known.now_ms))
+        return PlainTextResponse(_text_of(self.live.picture, self._known.now_ms, self._cluster))
 
     async def _incidents(self, request: Request) -> Response:
         """The open incidents, or those that ended within a day, page by page."""
@@ -279,26 +285,55 @@ def _producer(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
     return details.producer(known, ProducerId(number)) if number is not None else None
 
 
-def _text_of(picture: Picture, now_ms: TimestampMs) -> str:
-    """The page as text: the sentence, and the open incidents with their commands."""
+def _text_of(picture: Picture, now_ms: TimestampMs, cluster: str) -> str:
+    """The page as text: the sentence, and the open incidents with who is hurt, whom to call and what to do."""
     status = picture["status"]
     age = evaluated(status["judged_ms"], now_ms)
-    lines = [as_text(status["headline"], now_ms), f"{as_text(status['detail'], now_ms)} · {age}"]
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    lines = [as_text(status["headline"], now_ms), f"{as_text(status['detail'], now_ms)} · {age} · {cluster}, at {at}"]
+    lines += [f"  start: {one['text']} ({one['state']})" for one in status["start"] or ()]
     for key in picture["order"]["incidents"]:
-        row = picture["incidents"][key]
-        where = ", ".join(row["places"]) or "-"
-        since = duration(now_ms - row["since_ms"])
-        lines += [
-            "",
-            f"{row['tag']}  {where}  behind {row['holder']}  for {since}",
-            f"  {row['why']}",
-            f"  {row['safe']}",
-            *(f"  {text}" for step in row["steps"] for text in step.values() if text is not None),
-            *([f"  call {_who(row['owner'])}"] if row["owner"] is not None else []),
-        ]
-    if picture["order"]["more_incidents"]:
-        lines += ["", f"and {picture['order']['more_incidents']} more incidents"]
+        lines += ["", *_incident_lines(picture["incidents"][key], now_ms)]
+    order = picture["order"]
+    if order["more_incidents"]:
+        lines += ["", f"and {order['more_incidents']} more incidents: /api/v1/incidents has all of them"]
     return "\n".join(lines) + "\n"
+
+
+def _incident_lines(row: Mapping[str, Any], now_ms: TimestampMs) -> Iterator[str]:
+    fold, where = row["fold"], ", ".join(row["places"]) or "no partition stands"
+    if fold is not None:
+        what = fold["topic"] or fold["prefix"] or "several"
+        since = duration(now_ms - fold["since_ms"])
+        yield f"{row['tag']}  {fold['count']} incidents of {what}, on {fold['partitions']} partitions, for {since}"
+        yield f"  all of them: /api/v1{fold['list']}"
+        yield f"  the worst: {where}  behind {row['holder']}  for {duration(now_ms - row['since_ms'])}"
+    else:
+        yield f"{row['tag']}  {where}  behind {row['holder']}  for {duration(now_ms - row['since_ms'])}"
+    yield f"  {row['why']}"
+    yield f"  hidden from readers: {_hidden(row, now_ms)}"
+    yield f"  hurt: {_hurt(row)}"
+    yield f"  {row['safe']}"
+    yield from (f"  {text}" for step in row["steps"] for text in step.values() if text is not None)
+    yield f"  call {_who(row['owner'])}" if row["owner"] is not None else "  no owner is known"
+
+
+def _hidden(row: Mapping[str, Any], now_ms: TimestampMs) -> str:
+    found = row["fold"] or row
+    if found["hidden"] is None:
+        return "not known"
+    at_ms = None if row["fold"] is not None else row["hidden_at_ms"]
+    age = f", {duration(now_ms - at_ms)} ago" if at_ms is not None else ""
+    return f"{'at least ' if found['hidden_is_least'] else ''}{counted(found['hidden'], 'record')}{age}"
+
+
+def _hurt(row: Mapping[str, Any]) -> str:
+    kinds = (("stopped", "stopped"), ("waiting", "waiting for offsets"), ("at_risk", "at risk"))
+    more = {key: " and more" if row.get(f"more_{key}") else "" for key, _ in kinds}
+    found = [f"{', '.join(row[key])}{more[key]} ({what})" for key, what in kinds if row[key]]
+    if found:
+        return "; ".join(found)
+    return "no group was found that stands" if row["topic"] is not None else "groups are not looked for"
 
 
 def _who(owner: Mapping[str, Any]) -> str:

@@ -19,7 +19,18 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from txnwatch.page.store import KnownNow, LifeShown, Moment, PageStore, Reach, Totals, Watched
+from txnwatch.page.store import (
+    KnownNow,
+    LifeShown,
+    Moment,
+    PageStore,
+    Reach,
+    SaidWarning,
+    StartStep,
+    TargetRow,
+    Totals,
+    Watched,
+)
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.value_rules import NAME_BYTES, is_cluster_id, is_text, problem_of
 from txnwatch.state.model.errors import BadFactsError
@@ -74,7 +85,9 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
         latency_p99_ms: from the hang to the event.
         ends: of scanned partitions.
         by_census: of partitions that only a census watches.
-        stopped: the targets that want no more events.
+        targets: where events go.
+        step: of its start.
+        warning: the last one of its log.
         topics: how many partitions of each topic are watched; None if that is not known, or if there are too many.
     """
 
@@ -101,7 +114,11 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_ready: bool | None
     watched: Watched
     undelivered: int | None
-    stopped: tuple[str, ...]
+    targets: tuple[TargetRow, ...] = ()
+    speaks: bool | None = None
+    speaker: str | None = None
+    step: StartStep | None = None
+    warning: SaidWarning | None = None
     topics: tuple[tuple[str, int], ...] | None = None
 
     def known(self, owners: OwnerLookup) -> KnownNow:
@@ -120,7 +137,9 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
             is_ready=self.is_ready,
             watched=self.watched,
             undelivered=self.undelivered,
-            stopped=self.stopped,
+            targets=self.targets,
+            speaks=self.speaks,
+            speaker=self.speaker,
             topics=dict(self.topics) if self.topics is not None else None,
             is_source_read=True,
         )
@@ -175,7 +194,11 @@ def facts_of(
         is_ready=seen.is_ready,
         watched=seen.watched,
         undelivered=seen.undelivered,
-        stopped=tuple(seen.stopped),
+        targets=tuple(seen.targets),
+        speaks=seen.speaks,
+        speaker=seen.speaker,
+        step=store.step,
+        warning=store.warning,
         topics=_topics(seen.topics),
     )
 
@@ -258,7 +281,7 @@ _MOST: Final = {
     "transactions": MOST_TRANSACTIONS,
     "incidents": MOST_INCIDENTS,
     "lives": _MOST_LIVES,
-    "stopped": _MOST_TARGETS,
+    "targets": _MOST_TARGETS,
     "topics": MOST_TOPICS,
     **dict.fromkeys(("blocked", "ends", "by_census"), _MOST_PARTITIONS),
 }

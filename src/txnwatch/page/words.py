@@ -127,12 +127,12 @@ def headline(
     open_incidents: Sequence[IncidentEvent],
     unproven: Sequence[str],
     undecided: Sequence[str] = (),
-    problem: str | None = None,
+    reason: Sequence[Part] = (),
     held: Callable[[IncidentEvent], Sequence[str]] = places,
 ) -> list[Part]:
     """The one sentence of the overview.
 
-    `problem` is why no watcher is believed. `held` gives the partitions that an incident holds back.
+    `reason` is why nothing is known, as a sentence. `held` gives the partitions that an incident holds back.
     """
     match truth.state:
         case PageState.CLEAR:
@@ -146,7 +146,7 @@ def headline(
             missing = ", ".join(undetected(facts.access))
             return ["No hang.", f" In the view {facts.access}, {missing} are not detected."]
         case _:
-            return [*_unknown(truth, facts), *([f" Reason: {name(problem, _LONGEST)}."] if problem is not None else [])]
+            return [*_unknown(truth, facts), *reason]
 
 
 # By the name of the condition that is not met.

@@ -86,7 +86,8 @@ class AlertmanagerPeer(TargetThread):
         """See MirrorQueue."""
         with self._lock:
             oldest_ms = self._book.oldest_ms
-        return DeliveryCounts(self._delivered, self._sender.refused, oldest_ms, self._sender.is_stopped)
+        sender = self._sender
+        return DeliveryCounts(self._delivered, sender.refused, oldest_ms, sender.is_stopped, sender.problem)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Takes the latest events of incidents."""

@@ -107,6 +107,7 @@ class Sender:
         failures: attempts that failed.
         refused: events that were set aside because the target has refused them.
         is_stopped: the target has answered 410, so nothing is sent until the next start.
+        problem: why the last attempt failed; None if it did not.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Sender:
         self.failures = 0
         self.refused = 0
         self.is_stopped = False
+        self.problem: str | None = None
         self._target = target
         self._client = client
         self._journal = journal
@@ -165,12 +167,14 @@ class Sender:
     def fail(self, why: str, wait_ms: DurationMs = NO_TIME) -> None:
         """Counts a failure, and reports the first one in a row."""
         self.failures += 1
+        self.problem = why
         if not self._retries.times:
             self._log.warning(f"{self.name}: {why}; its events are kept and sent later")
         self._retries.put_off(self._now_ms(), wait_ms)
 
     def succeed(self) -> None:
         """Takes a success, and reports the first one after failures."""
+        self.problem = None
         if self._retries.end():
             self._log.info(f"{self.name} takes events again")
 

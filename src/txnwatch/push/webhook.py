@@ -158,7 +158,8 @@ class Webhook(TargetThread):
         with self._lock:
             oldest = self._current or (self._waiting[0] if self._waiting else None)
         oldest_ms = oldest.time_ms if oldest is not None else None
-        return DeliveryCounts(self._delivered, self._sender.refused, oldest_ms, self._sender.is_stopped)
+        sender = self._sender
+        return DeliveryCounts(self._delivered, sender.refused, oldest_ms, sender.is_stopped, sender.problem)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Adds the events that are new to the target."""

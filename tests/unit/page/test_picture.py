@@ -14,7 +14,7 @@ from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_coun
 from txnwatch.page.details import partition
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import LANES, RECENT, Picture, changes, picture_of
-from txnwatch.page.store import MOMENTS
+from txnwatch.page.store import MOMENTS, TargetRow
 from txnwatch.page.storms import FOLDS
 from txnwatch.page.truth import JUDGED_WITHIN_MS, PageState
 from txnwatch.page.words import as_text, moment
@@ -250,9 +250,10 @@ def test_groups_that_wait_for_their_offsets_are_named() -> None:
 
 def test_a_target_that_wants_no_more_events_is_named() -> None:
     world = a_calm_cluster()
-    world.stopped = ("webhook \x1b[2J", "webhook b")
+    world.targets = (TargetRow("webhook \x1b[2J", 0, is_stopped=True), TargetRow("webhook b", 0, is_stopped=True))
     world.batch()
-    assert picture(world)["status"]["stopped_targets"] == ["webhook \\x1b[2J", "webhook b"]
+    found = picture(world)["status"]["targets"]
+    assert [(one["name"], one["is_stopped"]) for one in found] == [("webhook \\x1b[2J", True), ("webhook b", True)]
     assert picture(world)["status"]["state"] == PageState.CLEAR, "it says nothing about the cluster"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.page_client import HttpAnswer, get
-from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
+from support.page_world import CLUSTER, PageWorld, a_busy_cluster, a_calm_cluster, a_storm, an_incident, an_open, now_ms
 from txnwatch.page.site_files import is_own_host
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, WaitingGroup, resolved
 from txnwatch.state.model.values import TimestampMs
@@ -57,6 +57,25 @@ def test_curl_gets_the_sentence_and_the_commands(busy: tuple[PageWorld, str]) ->
     assert "evaluated 0." in second
     assert any(line.startswith("  txnwatch abort --topic payments --partition 0") for line in rest)
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+def test_the_text_has_who_is_hurt_what_is_hidden_and_since_when(busy: tuple[PageWorld, str]) -> None:
+    text = get(busy[1], "/?format=text", Accept=BROWSER).text
+    assert f" · {CLUSTER}, at 20" in text.splitlines()[1]
+    hang, stuck = text.split("\n\n")[1:3]
+    assert "hidden from readers: 48,112 records\n" in hang
+    assert "hurt: fraud-scoring, ledger-writer (stopped); audit-export (at risk)\n" in hang
+    assert "call Checkout, #checkout-oncall" in hang
+    assert "no owner is known" in stuck
+    assert "hurt: groups are not looked for" in stuck
+
+
+def test_the_text_of_a_storm_is_short() -> None:
+    with a_storm(300).served() as url:
+        text = get(url, "/").text
+    assert "HANGING  300 incidents of events, on 300 partitions, for " in text
+    assert "all of them: /api/v1/incidents?verdict=hanging&" in text
+    assert len(text.splitlines()) < 70
 
 
 def test_text_for_a_terminal_has_no_control_characters(busy: tuple[PageWorld, str]) -> None:

@@ -46,7 +46,7 @@ def test_events_arrive_in_order_one_at_a_time(tmp_path: Path) -> None:
         receiver.gate.set()
         assert all_taken(receiver, len(events)) == [event.event_id for event in events]
         eventually(lambda: webhook.waiting == 0, _LONG_S, "an empty queue")
-        assert webhook.tally == (len(events), 0, None, False)
+        assert webhook.tally == (len(events), 0, None, False, None)
     assert {request.path for request in receiver.received} == {"/hook/secret-path"}
 
 

@@ -20,6 +20,8 @@ const NOT_ASKED = { found: null, look: null, isMissing: false, error: null, isAs
 let detail = { ...NOT_ASKED, address: null };
 let isSeriesAsked = false;
 let said = "";
+let spoken = "";
+let isNew = true; // the view has changed, and its heading is not there yet
 let notFound = "";
 let keysOff = localStorage.getItem("keys") === "off";
 
@@ -38,11 +40,15 @@ const ROUTES = [
 ];
 const LISTS = { "/": views.overview, "/watcher": views.watcherView };
 
+/** Whether the page hangs on a wall: one sentence, and nothing to click. */
+const isWall = () => new URLSearchParams(location.search).has("wall");
+
 /** The address within the pages of the cluster. */
 const path = () => location.pathname.slice(BASE.length);
 
 function route() {
   if (page.picture?.clusters) return { address: null, view: views.clusters, title: null };
+  if (path() === "/" && isWall()) return { address: `/api/v1/incidents${location.search}`, view: views.wall, title: null };
   if (LISTS[path()]) return { address: null, view: LISTS[path()], title: null };
   for (const [begin, rest, address, view, title] of ROUTES) {
     if (!path().startsWith(begin)) continue;
@@ -64,6 +70,7 @@ function back() {
 function go(address, at = depth() + 1) {
   history.pushState({ depth: at }, "", BASE + address);
   scrollTo(0, 0);
+  isNew = true;
   draw(true);
 }
 
@@ -127,10 +134,10 @@ function bar() {
     <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>
     <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a topic, a transactional id, a producer id, a group, a team or an incident, by a part of its name" placeholder="topic, id, group, team, incident"><kbd>/</kbd><div role="status">${notFound}</div></form>`}
     <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}${restarted}</span>
-    <button type="button" class="wide" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
+    <button type="button" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
 }
 
-const foot = () => html`<footer><span>txnwatch ${page.head?.version ?? ""}</span><span>${page.status?.barrier ? `barrier ${page.status.barrier}` : ""}</span><span>times are UTC</span><a href="/metrics">metrics</a><a href=${`${BASE}/api/v1/snapshot`}>API</a></footer>`;
+const foot = () => html`<footer><span>txnwatch ${page.head?.version ?? ""}</span><span>${page.status?.barrier ? `barrier ${page.status.barrier}` : ""}</span><span>times are UTC</span>${page.status?.bootstrap_servers ? html`<span>cluster <bdi>${page.head?.name ?? page.head?.cluster ?? ""}</bdi> at <bdi>${page.status.bootstrap_servers}</bdi></span>` : nothing}${page.status?.speaks === false ? html`<span>events are published by ${page.status.speaker ?? "another instance"}, not by this one</span>` : nothing}<a href="/metrics">metrics</a><a href=${`${BASE}/api/v1/snapshot`}>API</a></footer>`;
 
 function take() {
   page.truth = state();
@@ -154,21 +161,47 @@ function draw(hasChanged) {
   const { address } = route();
   if (address && hasChanged && !(paused && detail.address === address)) ask(address);
   if (!isSeriesAsked) askSeries();
-  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}${views.pauseOf(page)}<div class="visually-hidden" role="status">${said}</div>${content()}</main>${foot()}`, root);
+  if (isWall()) {
+    render(html`<main id="main" class="on-wall">${views.wall(detail.found, page)}</main>`, root);
+    return sentenceChanged();
+  }
+  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}${views.pauseOf(page)}<div class="visually-hidden" role="status">${said}</div><div class="visually-hidden" role="status">${spoken}</div>${content()}</main>${foot()}`, root);
   sentenceChanged();
   measure();
+  if (isNew) focusHeading();
+}
+
+/** A person who has followed a link reads on at the heading of the new view. */
+function focusHeading() {
+  const { address } = route();
+  if (address !== null && detail.address === address && !detail.found && !detail.isMissing) return;
+  const isFirst = isNew === true && depth() === 0;
+  isNew = false;
+  const heading = document.querySelector(address === null ? "#main h1" : ".crumbs ~ * h1, .crumbs ~ * h2, .crumbs ~ h1");
+  if (isFirst || !heading) return;
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: true });
 }
 
 function sentenceChanged() {
   const open = page.status?.open_incidents ?? 0;
   const shown = page.truth.state === "incident" ? `◆ ${open} ${open === 1 ? "incident" : "incidents"}` : { clear: "✓ clear", limited: "ℹ no hang", partial: "? partly known" }[page.truth.state] ?? "? unknown";
   const cluster = page.picture?.clusters ? null : page.head?.name ?? page.head?.cluster;
-  document.title = [shown, cluster, "txnwatch"].filter(Boolean).join(" · ");
+  document.title = [shown, viewTitle(), cluster, "txnwatch"].filter(Boolean).join(" · ");
   document.documentElement.dataset.state = page.truth.state;
   if (said !== shown && page.truth.why !== "asking") {
     said = shown; // read out when the state changes, not each second
     queueMicrotask(() => draw(false));
   }
+}
+
+/** What the view is about; nothing for the overview. */
+function viewTitle() {
+  const { address, title } = route();
+  if (address === null) return title ?? (path() === "/watcher" ? "watcher" : null);
+  const [, kind, ...rest] = path().split("/");
+  if (kind === "incident" && detail.found?.tag) return `${detail.found.tag.toLowerCase()} ${detail.found.places[0] ?? detail.found.holder}`;
+  return rest.length ? rest.map(decodeURIComponent).join("-").slice(0, 80) : title;
 }
 
 function measure() {
@@ -186,11 +219,20 @@ async function copy(button) {
   try {
     await navigator.clipboard.writeText(code.textContent);
     button.textContent = "Copied";
+    say("The command is copied.");
   } catch {
     getSelection().selectAllChildren(code); // without https the browser has no clipboard
     button.textContent = "press Ctrl+C";
+    say("The command is selected: press Ctrl+C.");
   }
   setTimeout(() => (button.textContent = "Copy"), 2500);
+}
+
+/** Reads a text out. */
+function say(text) {
+  spoken = text;
+  draw(false);
+  setTimeout(() => (spoken = ""), 2500);
 }
 
 async function find(event) {
@@ -269,7 +311,10 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   go(to.slice(BASE.length));
 });
-addEventListener("popstate", () => draw(true));
+addEventListener("popstate", () => {
+  isNew = "back";
+  draw(true);
+});
 addEventListener("resize", () => draw(false));
 setInterval(askSeries, 5000);
 begin(draw);

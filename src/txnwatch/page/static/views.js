@@ -29,14 +29,18 @@ const value = (found, page) => (typeof found === "number" ? time(found, page, 3)
 const LOST = {
   asking: ["Asking the watcher …", () => "Nothing is known yet."],
   stopped: ["Unknown.", (page) => `The process that serves this page was stopped in an orderly way, at ${clock(page.stoppedMs, page.trueNow)}. Until it is started again, a new hang would not be seen here. What is below may have changed.`],
-  silent: ["Unknown.", () => "The watcher does not answer. A new hang would not be seen here. What is below may have changed."],
+  silent: ["Unknown.", () => "The process that serves this page does not answer: it has ended, or cannot be reached from here. A new hang would not be seen here. What is below may have changed."],
   "not judged": ["Unknown.", () => "The watcher answers, but nothing was evaluated lately. A new hang would not be seen. What is below may have changed."],
 };
 
+/** What is said if the browser knows that nothing is known; else nothing: the server says more about itself. */
+const lostOf = ({ truth, status }) => (truth.state === "unknown" && !(truth.why === "not judged" && status?.state === "unknown") ? LOST[truth.why] : null);
+
 export function sentence(page, isSmall) {
-  const { status, truth, sentenceNow: now } = page;
-  const lost = truth.state === "unknown" && LOST[truth.why];
-  const tone = lost || !status ? "unknown" : status.tone;
+  const { status } = page;
+  const lost = lostOf(page);
+  const now = page.truth.state === "unknown" ? page.trueNow : page.sentenceNow; // that nothing is evaluated gets older
+  const tone = lost || !status || page.truth.state === "unknown" ? "unknown" : status.tone;
   const verb = page.picture?.clusters ? "read" : "evaluated";
   const judged = page.head?.judged_ms ?? null;
   const title = lost || !status ? html`<b>${lost?.[0] ?? "Unknown."}</b>` : parts(status.headline, now);
@@ -191,7 +195,7 @@ function timeline(page) {
       <div class="plot">${lane(row, scale, width, page.now, page.barNow)}</div>
       <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${duration(page.now - row.since_ms)}${row.more + row.behind.length ? ` · ${least(row.more + row.behind.length, row.more_is_least)} more open` : ""}</div></div></div>`)}
     ${order.more_lanes ? html`<p class="muted">and ${plural(order.more_lanes, "more partition")}: <a href=${`${BASE}/partitions`}>list the partitions</a></p>` : nothing}
-    ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">${others.listed ? `${count(others.listed)} listed, the oldest for ${duration(page.now - others.oldest_ms)}` : "none of them is in the lists"}</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
+    ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${page.head?.judged_ms === null ? "Nothing was evaluated yet" : plural(others.count, "other")}</div><div class="muted small">${others.listed ? `${count(others.listed)} listed, the oldest for ${duration(page.now - others.oldest_ms)}` : "none of them is in the lists"}</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
       <div class="figure"><div class="small">not drawn one by one</div><div><a href=${`${BASE}/open`}>list the oldest</a></div></div></div>` : nothing}</div>
     <div class="key">${Object.entries(FORMS).map(([phase, one]) => one.key ? form(phase, one.key) : nothing)}
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><path d="M11 4h8l-4 6z" fill="var(--muted)"/></svg>its own timeout</span>
@@ -208,17 +212,31 @@ const FIGURES = [
   ["undelivered", "events not yet delivered", (one) => (one === null ? "not known" : count(one))],
 ];
 
+/** A destination that does not take what it is given; nothing for one that does. */
+function targetOf(one, page) {
+  if (one.is_stopped) return html`<p class="more"><b>${foreign(one.name)} gets no events.</b> It has answered 410. If it should get them, start the watcher again.</p>`;
+  if (one.problem === null) return nothing;
+  return html`<p class="more"><b>${foreign(one.name)} takes no events.</b> ${plural(one.waiting, "event")} ${one.waiting === 1 ? "waits" : "wait"}${one.oldest_ms === null ? "" : `, the oldest for ${duration(page.now - one.oldest_ms)}`}. Last error: ${foreign(one.problem)}</p>`;
+}
+
 function watcher(page) {
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-watcher"><header><h2 id="h-watcher">The watcher itself</h2><span class="muted small">the last hour, since this process was started</span></header>
-    <div class="health">${FIGURES.map(([key, title, shown]) => html`<figure><figcaption>${title}</figcaption><div class="big">${page.isStale ? "not known" : shown(page.picture.watcher[key]?.[0] ?? null)}</div>${plot(page.series[key] ?? [])}</figure>`)}</div>${page.status?.stopped_targets.map((one) => html`<p class="more"><b>${foreign(one)} gets no events.</b> It has answered 410. If it should get them, start the watcher again.</p>`)}</section>`;
+    <div class="health">${FIGURES.map(([key, title, shown]) => html`<figure><figcaption>${title}</figcaption><div class="big">${page.isStale ? "not known" : shown(page.picture.watcher[key]?.[0] ?? null)}</div>${plot(page.series[key] ?? [])}</figure>`)}</div>${page.status?.targets.map((one) => targetOf(one, page))}</section>`;
 }
 
 function toDo(page) {
   if (page.truth.state !== "unknown" || !page.status?.search_command) return nothing;
-  return html`<section class="card"><header><h2>What to do now</h2></header><div class="body"><p>Until the watcher evaluates again, this command finds what hangs. Exit code 3: found; 1: not everything could be checked.</p>${command(page.status.search_command, page)}<p class="muted">Then check whether this machine reaches the brokers, and whether the login works: <code>txnwatch doctor</code> tells. The watcher continues by itself.</p></div></section>`;
+  return html`<section class="card"><header><h2>What to do now</h2></header><div class="body"><p>Until the watcher evaluates again, this command finds what hangs. Exit code 3: found; 1: not everything could be checked.</p>${command(page.status.search_command, page)}<p class="muted">${GOES_ON[page.truth.why] ?? "The watcher goes on by itself once the cause is gone."} <code>txnwatch doctor</code> tells whether this machine reaches the brokers, and whether the login works.</p></div></section>`;
 }
 
-export const overview = (page) => [toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, watcher(page), recent(page)];
+const ENDED = "If the process of the watcher has ended, it does not go on by itself: look whether it runs, and start it again if nothing else does.";
+const GOES_ON = { silent: ENDED, stopped: ENDED };
+
+/** The steps of a start, and which one is done now. */
+const starting = (page) => !page.status?.start || page.isStale && LOST_WHILE_STARTING.has(page.truth.why) ? nothing : html`<section class="card"><header><h2>The watcher starts</h2></header><ol class="body steps">${page.status.start.map((one, i) => html`<li class=${one.state === "now" ? "now" : "muted"}>${i + 1} of 3: ${one.text} <b>${one.state}</b></li>`)}</ol></section>`;
+const LOST_WHILE_STARTING = new Set(["silent", "stopped", "asking"]);
+
+export const overview = (page) => [starting(page), toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, watcher(page), recent(page)];
 
 /** An address from the operator's own file, which has only http and https; it is checked again. */
 const elsewhere = (url, text) => (/^https?:\/\//.test(url) ? html`<a href=${url} rel="noreferrer">${foreign(text)}</a>` : foreign(text));
@@ -255,7 +273,10 @@ export function watcherView(page) {
     ["open transactions that may hang", status.undecided === null ? "not known" : `${count(status.undecided)} ${status.undecided_names.join("; ")}`],
     ["last barrier", status.barrier === null ? "none" : count(status.barrier)],
     ["events that the topic has not taken", status.undelivered === null ? "not known" : count(status.undelivered)],
-    ...(page.head.instance ? [["instance", page.head.instance]] : []),
+    ["bootstrap servers", status.bootstrap_servers ?? "not known"],
+    ...(page.head.instance ? [["this instance", page.head.instance]] : []),
+    ["publishes events", status.speaks ? "this instance" : status.speaker ?? (status.speaks === null ? "not known" : "another instance, of which no heartbeat was read within a minute")],
+    ...status.targets.map((one) => [`events to ${one.name}`, one.problem ?? (one.waiting ? `${count(one.waiting)} waiting` : "all taken")]),
   ];
   return [watcher(page), watchers(page), html`<section class="card"><header><h2>What it covers</h2></header><div class="body"><dl class="facts">${facts.map(([name, text]) => html`<dt>${name}</dt><dd>${foreign(text)}</dd>`)}</dl></div></section>`];
 }
@@ -347,11 +368,34 @@ function partitionHead(found, page) {
   return ["limited", html`<b>${place}.</b> No incident is open here.`, `watched: ${found.watched}`];
 }
 
+// --- the wall: one sentence that is read from afar
+const TURN_MS = 10000;
+
+/** The sentence of one cluster, or about one owner's incidents; `found` has the latter. */
+export function wall(found, page) {
+  const owner = new URLSearchParams(location.search).get("owner");
+  const say = (tone, title, text) => html`<section class="sentence ${tone} wall">${sign(tone)}<h1>${title}</h1><p>${text}</p>
+    <div class="age"><span class="small">${page.picture?.clusters ? "read" : "evaluated"}</span> <strong>${page.head?.judged_ms ? duration(page.trueNow - page.head.judged_ms) : "never"}</strong> <span class="small">ago</span></div></section>`;
+  const lost = lostOf(page);
+  if (lost || !page.status) return say("unknown", html`<b>${lost?.[0] ?? "Unknown."}</b>`, lost?.[1](page) ?? "");
+  const name = page.head?.name ?? page.head?.cluster ?? "";
+  if (page.picture.clusters) {
+    const { clusters: rows, order } = page.picture;
+    const row = rows[order.clusters[Math.floor(page.trueNow / TURN_MS) % order.clusters.length]];
+    return say(row.tone, html`<b>${foreign(row.name)}</b> ${plain(row.text, page.now)}`, parts(page.status.headline, page.now));
+  }
+  if (!owner || ["unknown", "partial"].includes(page.truth.state)) return say(page.truth.state === "unknown" ? "unknown" : page.status.tone, parts(page.status.headline, page.truth.state === "unknown" ? page.trueNow : page.sentenceNow), html`${foreign(name)} · ${plain(page.status.detail, page.sentenceNow)}`);
+  const worst = found?.rows.find((row) => row.severity !== "info");
+  if (!worst) return say("clear", html`<b>Nothing of ${foreign(owner)} stands.</b>`, html`${foreign(name)} · ${parts(page.status.headline, page.sentenceNow)}`);
+  return say(worst.severity, html`<b>${plural(found.count, "incident")} of ${foreign(worst.owner?.name ?? owner)}.</b> <span class="keep">${worst.places.length ? places(worst) : foreign(worst.holder)}</span> for <span class="keep">${duration(page.now - worst.since_ms)}</span>.`, html`${foreign(name)} · ${foreign(worst.steps[0]?.text ?? "")} ${foreign(worst.safe)}`);
+}
+
 export function partition(found, page) {
   const [tone, title, text] = partitionHead(found, page);
   const head = html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p>${foreign(text)}</p></section>`;
   if (!found.incidents.length && found.is_watched !== true) return [head, toType(found.look, page)];
   return html`${head}
+    ${found.incidents.length ? html`<section class="card"><header><h2>What to do</h2>${found.leader === null ? nothing : html`<span class="muted small">leader: broker ${found.leader}, at ${time(found.leader_ms, page)}</span>`}</header>${list(found.incidents, page)}</section>` : nothing}
     ${found.last_stable === null ? nothing : html`<section class="card"><header><h2>Offsets</h2><span class="muted small">not to scale left of the last stable offset</span></header><div class="body"><div class="plot">${ruler(found, page.rulerWidth)}</div></div></section>`}
     <div class="two"><section class="card"><header><h2 id="h-open">Open here, in the order in which they hold readers back</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-open">
       ${found.holder_is_listed || found.last_stable === null ? nothing : html`<p>It is held by a transaction that is not in this list.</p>`}${command(found.look, page)}
