@@ -11,7 +11,7 @@ from support.browsers import a_tab
 from support.clusters_world import five_clusters
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, now_ms
 from txnwatch.page.store import StartStep, TargetRow
-from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
 
 Serve = Callable[[PageWorld], str]
 
@@ -111,6 +111,19 @@ def test_copied_is_spoken_and_pause_is_there_on_a_phone(browser: Any, serve: Ser
         tab.page.get_by_role("button", name="Pause").click()
         tab.until("Paused", ".paused")
         assert not tab.is_too_wide
+
+
+def test_what_grows_has_its_rate(browser: Any, serve: Serve) -> None:
+    world = a_busy_cluster()
+    with a_tab(browser, serve(world)) as tab:
+        tab.until("4 partitions stand still.")
+        assert tab.page.locator(".rate").count() == 0
+        for _ in range(40):
+            world.ends[TopicPartition("payments", 0)] = Offset(world.ends[TopicPartition("payments", 0)] + 20)
+            tab.page.wait_for_timeout(100)
+        rates = tab.page.locator(".hide .rate").all_inner_texts()
+        assert len(rates) == 1
+        assert 50 < int(rates[0].strip().removeprefix("+").removesuffix("/s")) < 300
 
 
 def test_without_javascript_the_page_leads_to_its_text(browser: Any, serve: Serve) -> None:

@@ -1,7 +1,5 @@
 """What somebody looks for: an incident, a partition, a topic, an id, a group or a team, by a part of its name. Pure.
 
-Apart: details.py answers about one thing, and this finds the things; both together would have more than 500 lines.
-
 Law: nothing is said to be found because its name is valid. What is not known leads to a command that asks the brokers.
 """
 

@@ -151,6 +151,11 @@ class PageSite:
         origin = self.store.origin
         return self.name or (origin.cluster_id if origin is not None else "a cluster that has not answered yet")
 
+    async def find(self, text: str) -> dict[str, Any] | None:
+        """What has a text in its name; None if nothing is known of it."""
+        await self.live.refresh()
+        return finding.found(self._known, text) if self._known is not None else None
+
     # What is answered.
 
     @property

@@ -128,6 +128,11 @@ def test_who_hurts_somebody_is_before_what_hurts_nobody() -> None:
     assert "quiet" not in [row["holder"] for row in rows(world)[:2]]
 
 
+def test_an_id_in_a_storm_has_its_own_step(storm: tuple[PageWorld, str]) -> None:
+    row = get(storm[1], "/api/v1/ids?name=loader-7").json["answer"]["row"]
+    assert row["steps"][0]["command"].startswith("txnwatch abort --topic events --partition 7 --start-offset 7 ")
+
+
 def test_a_storm_leaves_room_for_other_lanes(storm: tuple[PageWorld, str]) -> None:
     lanes = picture(storm[0])["lanes"]
     assert {"payments-0", "orders-11", "orders-4", "clickstream-17", "events-999"} - set(lanes) <= {"events-999"}

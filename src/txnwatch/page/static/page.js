@@ -47,6 +47,7 @@ const isWall = () => new URLSearchParams(location.search).has("wall");
 const path = () => location.pathname.slice(BASE.length);
 
 function route() {
+  if (page.picture?.clusters && path() === "/find") return { address: `/api/v1/find${location.search}`, view: views.found, title: "Found" };
   if (page.picture?.clusters) return { address: null, view: views.clusters, title: null };
   if (path() === "/" && isWall()) return { address: `/api/v1/incidents${location.search}`, view: views.wall, title: null };
   if (LISTS[path()]) return { address: null, view: LISTS[path()], title: null };
@@ -131,8 +132,8 @@ function bar() {
   const restarted = !lost && live.restartedMs !== null ? `, restarted at ${clock(live.restartedMs, page.trueNow)}` : "";
   const isList = Boolean(page.picture?.clusters);
   return html`<header class="bar"><a class="brand" href="/">txnwatch</a>${isList ? nothing : html`<span class="cluster">${page.head?.name ? html`<b><bdi>${page.head.name}</bdi></b> ` : nothing}<span class="mono"><bdi>${page.head?.cluster ?? ""}</bdi></span></span>
-    <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>
-    <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a topic, a transactional id, a producer id, a group, a team or an incident, by a part of its name" placeholder="topic, id, group, team, incident"><kbd>/</kbd><div role="status">${notFound}</div></form>`}
+    <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>`}
+    <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a topic, a transactional id, a producer id, a group, a team or an incident, by a part of its name" placeholder="topic, id, group, team, incident"><kbd>/</kbd><div role="status">${notFound}</div></form>
     <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}${restarted}</span>
     <button type="button" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
 }
@@ -244,7 +245,8 @@ async function find(event) {
   notFound = message ? "" : "the watcher does not answer";
   if (!message) return draw(false);
   document.getElementById("find").blur();
-  go(message.answer?.address ?? `/find${asked}`);
+  if (page.picture?.clusters) location.assign(message.answer?.address ?? `/find${asked}`);
+  else go(message.answer?.address ?? `/find${asked}`);
 }
 
 function pause() {
@@ -253,7 +255,7 @@ function pause() {
 }
 
 function choose(step) {
-  const ids = page.picture?.order.incidents?.filter((id) => document.querySelector(`[data-incident="${id}"]`)) ?? [];
+  const ids = [...document.querySelectorAll("[data-incident]")].map((row) => row.dataset.incident);
   if (!ids.length) return;
   const at = ids.indexOf(page.chosen);
   page.chosen = ids[Math.min(ids.length - 1, Math.max(0, at < 0 ? 0 : at + step))];
@@ -274,7 +276,7 @@ const KEYS = {
   "?": ["these keys", help],
 };
 
-const OF_THE_LIST = new Set(["p", "?"]); // the others are about one cluster
+const OF_THE_LIST = new Set(["p", "?", "/"]); // the others are about one cluster
 
 function help() {
   const dialog = document.getElementById("keys") ?? document.body.appendChild(Object.assign(document.createElement("dialog"), { id: "keys" }));

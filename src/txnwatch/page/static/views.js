@@ -92,7 +92,7 @@ function rate(key, value, now) {
 }
 const growing = (key, value, page) => {
   const found = page.isStale || page.pausedMs !== null ? null : rate(key, value, page.now);
-  return found ? html`<div class="muted small">+${count(found)}/s</div>` : nothing;
+  return found ? html`<span class="muted small rate">+${count(found)}/s </span>` : nothing;
 };
 
 function hiddenOf(row, page) {
@@ -193,7 +193,7 @@ function timeline(page) {
     ${rows.map((row) => html`<div class="lane"><div class="name"><div><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></div>
       <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>${row.holder.owner ? html` · ${foreign(row.holder.owner)}` : nothing}` : "held by a transaction that is not in the list"}</div>${row.holder ? nothing : command(row.look, page)}</div>
       <div class="plot">${lane(row, scale, width, page.now, page.barNow)}</div>
-      <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${duration(page.now - row.since_ms)}${row.more + row.behind.length ? ` · ${least(row.more + row.behind.length, row.more_is_least)} more open` : ""}</div></div></div>`)}
+      <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${row.hidden === null ? nothing : growing(`lane ${row.topic}-${row.partition}`, row.hidden, page)}${duration(page.now - row.since_ms)}${row.more + row.behind.length ? ` · ${least(row.more + row.behind.length, row.more_is_least)} more open` : ""}</div></div></div>`)}
     ${order.more_lanes ? html`<p class="muted">and ${plural(order.more_lanes, "more partition")}: <a href=${`${BASE}/partitions`}>list the partitions</a></p>` : nothing}
     ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${page.head?.judged_ms === null ? "Nothing was evaluated yet" : plural(others.count, "other")}</div><div class="muted small">${others.listed ? `${count(others.listed)} listed, the oldest for ${duration(page.now - others.oldest_ms)}` : "none of them is in the lists"}</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
       <div class="figure"><div class="small">not drawn one by one</div><div><a href=${`${BASE}/open`}>list the oldest</a></div></div></div>` : nothing}</div>
@@ -426,7 +426,7 @@ export function client(found, page) {
   const states = { unowned: "No live transaction owns its data", owner_unknown: "It has open data" };
   const title = bad ? html`<b>${bad.verdict.replace("_", " ").toUpperCase()}</b> for ${duration(page.now - bad.since_ms)}` : open ? html`<b>${states[open.state] ?? open.state}</b> for ${duration(page.now - open.since_ms)}` : html`<b>Nothing is open</b> for 2 s or longer`;
   return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p class="mono">${foreign(found.name ?? "no transactional id is known")}</p></section>
-    ${bad && page.picture?.incidents[bad.id] ? html`<section class="card"><header><h2>What to do</h2></header><ol class="incidents">${incidentRow(page.picture.incidents[bad.id], page, false)}</ol></section>` : nothing}
+    ${found.row ? html`<section class="card"><header><h2>What to do</h2></header>${list([found.row], page)}</section>` : nothing}
     <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans">${spansOf(found, page)}</div></section>
     ${ownerCard(found)}
     <section class="card"><header><h2>Its incidents</h2></header><div class="body"><ol class="life">${found.incidents.map((one) => html`<li><span class="muted">${time(one.since_ms, page)}</span><span><a href=${ofIncident(one.id)}>${one.verdict}</a> · ${foreign(one.text)}</span></li>`)}</ol><p class="muted">producer ids: ${found.producer_ids.join(", ")}${found.length > 1000 ? html` · the id has ${count(found.length)} characters` : nothing}</p></div></section></div>`;
