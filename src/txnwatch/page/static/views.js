@@ -29,7 +29,7 @@ const value = (found, page) => (typeof found === "number" ? time(found, page, 3)
 const LOST = {
   asking: ["Asking the watcher …", () => "Nothing is known yet."],
   stopped: ["Unknown.", (page) => `The process that serves this page was stopped in an orderly way, at ${clock(page.stoppedMs, page.trueNow)}. Until it is started again, a new hang would not be seen here. What is below may have changed.`],
-  silent: ["Unknown.", () => "The process that serves this page does not answer: it has ended, or cannot be reached from here. A new hang would not be seen here. What is below may have changed."],
+  silent: ["Unknown.", () => "The watcher does not answer. Its process has ended, or cannot be reached from here. A new hang would not be seen here. What is below may have changed."],
   "not judged": ["Unknown.", () => "The watcher answers, but nothing was evaluated lately. A new hang would not be seen. What is below may have changed."],
 };
 
