@@ -195,6 +195,8 @@ def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str]
         parts.append(f"{counted(len(stopped), 'group')} stopped, {number(len(at_risk))} at risk")
     if owners := names_of_owners(urgent, NAMED):
         parts.append(f"to call: {owners}")
+    if nobody := sum(event.owner is None for event in urgent):
+        parts.append(f"no owner is known of {number(nobody)}")
     if seen.judged_ms is not None:
         parts.append(f"evaluated on {counted(total, 'partition')}")
         parts.append(counted(seen.totals.open, "open transaction"))

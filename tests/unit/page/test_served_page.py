@@ -62,6 +62,7 @@ def test_curl_gets_the_sentence_and_the_commands(busy: tuple[PageWorld, str]) ->
 def test_the_text_has_who_is_hurt_what_is_hidden_and_since_when(busy: tuple[PageWorld, str]) -> None:
     text = get(busy[1], "/?format=text", Accept=BROWSER).text
     assert f" · {CLUSTER}, at 20" in text.splitlines()[1]
+    assert " · to call: Checkout, Data platform · no owner is known of 1 · " in text.splitlines()[1]
     hang, stuck = text.split("\n\n")[1:3]
     assert "hidden from readers: 48,112 records\n" in hang
     assert "hurt: fraud-scoring, ledger-writer (stopped); audit-export (at risk)\n" in hang

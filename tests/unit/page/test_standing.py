@@ -92,6 +92,15 @@ def test_a_transaction_that_is_in_no_list_is_not_said_to_hold_anything() -> None
     assert "leaders back" in row["steps"][0]["text"]
 
 
+def test_an_end_that_is_not_read_yet_is_shown_by_the_leader() -> None:
+    world = a_busy_cluster()
+    world.stands = {ORDERS["orders-11"]: Offset(88_120_010), ORDERS["orders-14"]: Offset(90_411_400)}
+    world.batch()
+    row = row_of(world, Verdict.STUCK_PREPARE)
+    assert row["places"] == []
+    assert "readers go on" in row["why"]
+
+
 def test_the_answer_about_the_incident_says_the_same() -> None:
     world = with_foreign_markers(*ORDERS)
     stuck = next(one for one in world.incidents if one.verdict is Verdict.STUCK_PREPARE)
