@@ -374,7 +374,7 @@ const TURN_MS = 10000;
 /** The sentence of one cluster, or about one owner's incidents; `found` has the latter. */
 export function wall(found, page) {
   const owner = new URLSearchParams(location.search).get("owner");
-  const say = (tone, title, text) => html`<section class="sentence ${tone} wall">${sign(tone)}<h1>${title}</h1><p>${text}</p>
+  const say = (tone, title, text) => html`<section class="sentence ${tone} wall" id="sentence">${sign(tone)}<h1>${title}</h1><p>${text}</p>
     <div class="age"><span class="small">${page.picture?.clusters ? "read" : "evaluated"}</span> <strong>${page.head?.judged_ms ? duration(page.trueNow - page.head.judged_ms) : "never"}</strong> <span class="small">ago</span></div></section>`;
   const lost = lostOf(page);
   if (lost || !page.status) return say("unknown", html`<b>${lost?.[0] ?? "Unknown."}</b>`, lost?.[1](page) ?? "");
