@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import socket
 import threading
@@ -22,22 +23,24 @@ from txnwatch.librdkafka import events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.named_files import NamedFiles
 from txnwatch.owners.owner_table import read_owners
-from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
+from txnwatch.page.store import KnownNow, PageStore, Reach, StartStep, TargetRow, WarningsForPage, Watched
 from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets
 from txnwatch.setting_sources import broker_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
 from txnwatch.sinks.delivery.redis_client import check_login
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.spark_start import NextStart, SparkStart
 from txnwatch.state.incidents.automatic_abort import OFF
+from txnwatch.state.incidents.speaking import UNHEARD_MS
 from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import BucketCount, Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import CoordinatorAccess, Offset, TopicPartition
+from txnwatch.state.model.values import CoordinatorAccess, Offset, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.text import redacted, shown_place
 from txnwatch.streaming.admin.kafka_settings import scan_interval_warning
@@ -134,6 +137,8 @@ class Watch:
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
         self.page = PageStore(self.instance, is_of_ledger=True, topics_digest=self.options.topics_digest)
+        if isinstance(self.log, logging.Logger):
+            self.log.addHandler(WarningsForPage(self.page, wall_clock_ms))
         self.coverage = Coverage(
             self.log,
             progress=self._progress,
@@ -285,7 +290,9 @@ class Watch:
         Raises:
             SparkError: Spark does not start.
         """
+        self.page.step = StartStep.SPARK
         session = begun.session(self.spark_log)
+        self.page.step = StartStep.PLAN
         self.metrics.jvm_pid = _pid_of_jvm(session)
         return session
 
@@ -326,6 +333,7 @@ class Watch:
             self._may_no_batch_begin,
             self.batch_errors,
         )
+        self.page.step = StartStep.LOGS
         return self._query
 
     def _on_event(self, event: IncidentEvent) -> None:
@@ -357,7 +365,10 @@ class Watch:
             is_ready=is_ready,
             watched=Watched(*self.sinks.watched(now_ms)),
             undelivered=ledger.topic.waiting,
-            stopped=[outbox.name for outbox in ledger.outboxes if outbox.tally.is_stopped],
+            targets=[_target_row(outbox) for outbox in ledger.outboxes],
+            speaks=ledger.speaks,
+            speaker=self._speaker(now_ms),
+            topics=self.sinks.topics or {one.name: len(one.partitions) for one in self.topics},
         )
         self.page.take(emitted, seen, now_ms)
         self.sinks.beat(emitted, now_ms)
@@ -367,6 +378,20 @@ class Watch:
             self._audit.start()
             self._slow_batches.on_batch(emitted)
         self.batches += 1
+
+    def _speaker(self, now_ms: TimestampMs) -> str | None:
+        """The instance that publishes events, by its last heartbeat; None if none was heard within a minute."""
+        assert self.sinks is not None
+        if self.sinks.ledger.speaks:
+            return self.instance
+        same = (self.cluster_id, self.options.topics_digest)
+        heard = [
+            beat
+            for beat in self._listening.heartbeats.values()
+            if beat.speaks and (beat.cluster_id, beat.topics_digest) == same and now_ms - beat.time_ms < UNHEARD_MS
+        ]
+        last = max(heard, key=lambda beat: beat.time_ms, default=None)
+        return last.instance if last is not None else None
 
     def close(self) -> None:
         """Closes the ledger, with one last attempt to deliver the waiting events; waits for the current micro-batch."""
@@ -379,6 +404,11 @@ class Watch:
         if self.sinks is not None:
             sinks, self.sinks = self.sinks, None
             self.counts.update(sinks.close())
+
+
+def _target_row(outbox: MirrorQueue | TopicOutbox) -> TargetRow:
+    tally = outbox.tally
+    return TargetRow(outbox.name, outbox.waiting, tally.oldest_ms, tally.error, tally.is_stopped)
 
 
 def _pid_of_jvm(session: SparkSession) -> int:

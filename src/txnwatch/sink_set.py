@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -271,6 +271,11 @@ class SinkSet:
     def counted(self) -> tuple[int, int] | None:
         """The same numbers as last counted, None before that; it asks no broker, so any thread may call it."""
         return self._heartbeats.counted if self._heartbeats is not None else None
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """How many partitions of each topic are watched; see `watched`."""
+        return self._heartbeats.topics if self._heartbeats is not None else {}
 
     def close(self) -> Counter[str]:
         """Closes everything, with one last attempt to deliver the waiting events; returns what was counted.

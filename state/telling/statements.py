@@ -10,7 +10,7 @@ built by this process (commands.py), so the step fits it: a command that only re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -225,7 +225,22 @@ def _why_stuck(event: IncidentEvent) -> str:
     count = len(event.pending_partitions)
     if not count:
         return "Its outcome is decided and its markers are written. The last record of its coordinator is missing."
-    return f"Its outcome is decided. Markers are missing on {count} partition{'' if count == 1 else 's'}."
+    return f"Its outcome is decided. Markers are missing on {_partitions(count)}."
+
+
+def _why_stuck_where(event: IncidentEvent, is_open: Container[str]) -> str:
+    """The same if it is known where its data is open: a marker of another writer may have ended it."""
+    pending = event.pending_partitions
+    ended = sum(place not in is_open for place in pending)
+    if not ended:
+        return _why_stuck(event)
+    where = "there" if ended == len(pending) else f"on {ended} of them"
+    means = f"its data has ended {where}, so readers go on {where}"
+    return f"Its outcome is decided. Its coordinator waits for markers on {_partitions(len(pending))}, but {means}."
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 _OWNED: Final = "Write no marker: its coordinator still owns it."
@@ -282,17 +297,24 @@ _GROUPS_NAMED: Final = 3
 Shown = Callable[[str], str]
 
 
-def tell(event: IncidentEvent, shown: Shown = cut) -> tuple[Told, ...]:
-    """The statements about an incident. Its command was built by this process; `shown` makes names of others safe."""
-    return tuple(_tell(event, shown))
+def tell(event: IncidentEvent, shown: Shown = cut, is_open: Container[str] | None = None) -> tuple[Told, ...]:
+    """The statements about an incident. Its command was built by this process; `shown` makes names of others safe.
+
+    `is_open` has the partitions on which data of its producer is open now; None if that is not known.
+    """
+    return tuple(_tell(event, shown, is_open))
 
 
-def _tell(event: IncidentEvent, shown: Shown) -> Iterator[Told]:
+def _tell(event: IncidentEvent, shown: Shown, is_open: Container[str] | None) -> Iterator[Told]:
     words = VERDICT_WORDS[event.verdict]
     yield Told(StatementKind.HOLDS, _holds(event, shown))
     yield Told(StatementKind.SINCE, _since(event))
     yield Told(StatementKind.WHOM, _whom(event, shown))
-    yield Told(StatementKind.WHY, words.why(event) if event.is_open else words.was(event))
+    is_stuck = RULE_OF[event.verdict].family is Family.PREPARE and event.is_open
+    if is_stuck and is_open is not None:
+        yield Told(StatementKind.WHY, _why_stuck_where(event, is_open))
+    else:
+        yield Told(StatementKind.WHY, words.why(event) if event.is_open else words.was(event))
     hurt = " ".join(_hurt(event, shown) if event.is_open else _was_hurt(event, shown))
     if hurt:
         yield Told(StatementKind.HURT, hurt)
@@ -303,8 +325,14 @@ def _tell(event: IncidentEvent, shown: Shown) -> Iterator[Told]:
         if (caution := _caution(event)) is not None:
             yield Told(StatementKind.SAFE, caution)
     yield Told(StatementKind.ENDS, _ends(event))
-    if event.is_open:
+    if is_stuck and is_open is not None and event.pending_partitions and not _holds_pending(event, is_open):
+        yield _step(markers_again(_door(event)), event.suggested_command)
+    elif event.is_open:
         yield from _steps(event)
+
+
+def _holds_pending(event: IncidentEvent, is_open: Container[str]) -> bool:
+    return any(place in is_open for place in event.pending_partitions)
 
 
 def _holds(event: IncidentEvent, shown: Shown) -> str:
@@ -315,7 +343,7 @@ def _holds(event: IncidentEvent, shown: Shown) -> str:
     has, now = ("had", " then") if _is_past(event) else ("has", " now")
     state = f", in state {event.transaction_state}{now}{broker}" if event.transaction_state is not None else ""
     if event.topic is None:
-        return f"{producer}, {has} a transaction open. {owner}{state}.{_partitions(event, shown)}"
+        return f"{producer}, {has} a transaction open. {owner}{state}.{_its_partitions(event, shown)}"
     where = f"{shown(event.topic)}-{event.partition}"
     return f"{producer}, {has} a transaction open on {where} from offset {event.txn_start_offset}. {owner}{state}."
 
@@ -325,7 +353,7 @@ def _is_past(event: IncidentEvent) -> bool:
     return not event.is_open or event.verdict is Verdict.STRAY_WRITE
 
 
-def _partitions(event: IncidentEvent, shown: Shown) -> str:
+def _its_partitions(event: IncidentEvent, shown: Shown) -> str:
     """The partitions of a whole transaction: those without its marker, or its participants."""
     pending, all_of_it = event.pending_partitions, event.evidence.coordinator_partitions
     what, names = ("Its marker is missing on", pending) if pending else ("Its partitions", all_of_it)

@@ -6,22 +6,55 @@ from collections.abc import Callable
 from typing import Any
 
 from support.browsers import a_tab
-from support.page_world import PageWorld, an_incident, an_open, now_ms
-from txnwatch.page.picture import INCIDENTS, LANES, RECENT
+from support.page_world import PageWorld, a_busy_cluster, a_storm, an_incident, an_open, now_ms
+from txnwatch.page.picture import LANES, RECENT
+from txnwatch.page.storms import FOLDS, LISTED
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
 
 Serve = Callable[[PageWorld], str]
 
 
-def test_incidents_beyond_the_limit_are_counted_by_verdict(browser: Any, serve: Serve) -> None:
+def test_causes_beyond_the_limit_are_counted_by_verdict(browser: Any, serve: Serve) -> None:
     world = PageWorld()
-    for number in range(INCIDENTS + 1):
-        world.tell(an_incident(f"hang-{number}", 9))
-    for number in range(2):
-        world.tell(an_incident(f"late-{number}", 9, verdict="late", severity="warning"))
+    for number in range(FOLDS + 1):
+        name = "x" * (number + 1)
+        world.tell(an_incident(f"hang-{number}", 9, topic=f"t{number}", transactional_id=name))
     world.batch()
     with a_tab(browser, serve(world)) as tab:
-        tab.until("and 3 more incidents: 1 hanging, 2 late", ".more")
+        tab.until("and 1 more incident of 1 other cause: 1 hanging.", ".more")
+
+
+def test_a_storm_of_one_cause_is_one_row_on_a_short_page(browser: Any, serve: Serve) -> None:
+    world = a_storm(1_000)
+    with a_tab(browser, serve(world)) as tab:
+        tab.until("1,004 partitions stand still.")
+        heights = tab.page.evaluate("[...document.querySelectorAll('.incidents > li')].map((row) => row.offsetHeight)")
+        assert len(heights) == 4
+        assert max(heights) <= 110
+        assert tab.page.evaluate("document.documentElement.scrollHeight") < 3_000
+        tab.until("events: 1,000 partitions behind 1,000 producers", ".incidents h3")
+        tab.page.get_by_role("link", name="events", exact=True).click()
+        tab.until(f"1 to {LISTED} of 1,000", "section.card header")
+        tab.page.get_by_role("link", name="next").click()
+        tab.until(f"{LISTED + 1} to {2 * LISTED} of 1,000", "section.card header")
+        assert tab.page.evaluate("document.documentElement.scrollHeight") < 6_000
+        assert tab.violations() == []
+        assert tab.said == []
+
+
+def test_a_filter_is_kept_in_the_address(browser: Any, serve: Serve) -> None:
+    with a_tab(browser, serve(a_busy_cluster()), "/incidents") as tab:
+        tab.until("1 to 4 of 4", "section.card header")
+        tab.page.get_by_label("owner").select_option("checkout")
+        tab.until("1 to 1 of 1", "section.card header")
+        assert tab.page.evaluate("location.search") == "?owner=checkout"
+        tab.page.reload()
+        tab.until("1 to 1 of 1", "section.card header")
+        assert tab.page.get_by_label("owner").input_value() == "checkout"
+        tab.page.get_by_role("link", name="all", exact=True).click()
+        tab.until("1 to 4 of 4", "section.card header")
+        assert tab.violations() == []
+        assert tab.said == []
 
 
 def test_partitions_that_are_read_too_slowly_are_counted(browser: Any, serve: Serve) -> None:
@@ -34,10 +67,10 @@ def test_partitions_beyond_the_limit_are_in_a_list(browser: Any, serve: Serve) -
     with a_tab(browser, serve(PageWorld(open=many)), width=360) as tab:
         tab.until("and 7 more partitions", ".lanes")
         tab.page.get_by_role("link", name="list the partitions").click()
-        tab.until("t-66", "table")
+        tab.until(f"t-{LANES + 6}", "table")
         assert tab.page.locator("tbody tr").count() == LANES + 7
-        tab.page.get_by_role("link", name="id-66").click()
-        tab.until("t-66", "table")
+        tab.page.get_by_role("link", name=f"id-{LANES + 6}").click()
+        tab.until(f"t-{LANES + 6}", "table")
         assert tab.said == []
 
 

@@ -16,6 +16,11 @@ Serve = Callable[[PageWorld], str]
 VIEWS = (
     "/incident/{id}",
     "/incidents",
+    "/incidents?verdict=late",
+    "/find?name=check",
+    "/partition/orders/99",
+    "/id/no-such-id",
+    "/?wall=1",
     "/",
     "/watcher",
     "/open",

@@ -23,6 +23,9 @@ ADDRESSES = {
     "/partition/a%20b/0": "This is not a partition.",
     "/partition/a%2Fb/0": "This is not a partition.",
     "/partition/payments/99999999999": "This is not a partition.",
+    "/partition/orders/99": "orders-99 is not watched, or does not exist.",
+    "/partition/nosuchtopic/0": "nosuchtopic-0 is not watched, or does not exist.",
+    "/id/orders-99": "Nothing is known under this id.",
     "/id/a/b": "The page has no such address.",
 }
 
@@ -30,7 +33,7 @@ ADDRESSES = {
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_what_is_not_there_is_said_and_not_in_the_console(browser: Any, serve: Serve, address: str) -> None:
     with a_tab(browser, serve(a_busy_cluster()), address) as tab:
-        tab.until(ADDRESSES[address], "section.card")
+        tab.until(ADDRESSES[address], ".sentence.unknown")
         tab.page.wait_for_timeout(2_500)
         assert tab.said == []
         assert not tab.is_too_wide
@@ -38,7 +41,7 @@ def test_what_is_not_there_is_said_and_not_in_the_console(browser: Any, serve: S
 
 def test_a_forgotten_incident_has_the_command_that_reads_its_events(browser: Any, serve: Serve) -> None:
     with a_tab(browser, serve(a_busy_cluster()), f"/incident/{FORGOTTEN}") as tab:
-        tab.until("forgotten a day after its end", "section.card")
+        tab.until("forgotten a day after its end", ".sentence.unknown")
         assert tab.page.inner_text(".command code") == (
             f"txnwatch events --incident {FORGOTTEN} "
             "--bootstrap-server kafka-1:9092 --command-config /etc/txnwatch/client.properties"
@@ -52,5 +55,6 @@ def test_what_is_looked_for_and_not_there_is_not_in_the_console(browser: Any, se
         tab.page.keyboard.press("/")
         tab.page.keyboard.type("no such thing")
         tab.page.keyboard.press("Enter")
-        tab.until("nothing that is open has this name", ".find")
+        tab.until("Nothing that is known here has this in its name.", ".sentence.unknown h1")
+        tab.until("txnwatch explain --transactional-id 'no such thing'", ".command code")
         assert tab.said == []

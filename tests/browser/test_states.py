@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.browsers import Tab, a_tab
-from support.page_world import HANG, PageWorld, a_busy_cluster, a_calm_cluster, an_incident, now_ms
+from support.page_world import HANG, PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
 from txnwatch.state.model.values import CoordinatorAccess, TimestampMs, TopicPartition
 from txnwatch.watch.coverage import MissingEvidence
 
@@ -99,6 +99,7 @@ def test_an_incident_is_seen_within_two_seconds(browser: Any, serve: Serve) -> N
     with a_tab(browser, serve(world)) as tab:
         tab.until("All clear.")
         since = time.monotonic()
+        world.open.append(an_open(4021, "checkout-7", 3, ("payments", 0, 18_210_442), state="unowned"))
         world.tell(an_incident("hang", 3, **HANG))
         world.batch()
         tab.until("1 partition stands still.")

@@ -11,6 +11,7 @@ import pytest
 
 from support.browsers import ROOT, Tab, a_tab
 from support.page_world import HANG, PageWorld, a_busy_cluster, a_calm_cluster, an_incident
+from txnwatch.page.store import TargetRow
 from txnwatch.state.model.values import Offset, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 
@@ -33,7 +34,7 @@ def test_every_view_is_reached_by_keys_alone(browser: Any, serve: Serve) -> None
         press("j")
         press("j")
         press("k")
-        assert tab.page.locator("li.chosen h3").inner_text() == "payments-0 behind checkout-7"
+        assert tab.page.locator("li.chosen h3").inner_text() == "HANGING payments-0 behind checkout-7"
         press("Enter")
         tab.until("HANGING payments-0 behind checkout-7.", ".sentence h1")
         press("o")
@@ -77,7 +78,7 @@ def test_what_is_not_found_is_said(browser: Any, serve: Serve) -> None:
         opened(tab).page.keyboard.press("/")
         tab.page.keyboard.type("no such thing")
         tab.page.keyboard.press("Enter")
-        tab.until("nothing that is open has this name", ".find")
+        tab.until("Nothing that is known here has this in its name.", ".sentence h1")
 
 
 def test_a_command_is_copied_as_it_is(browser: Any, serve: Serve) -> None:
@@ -150,7 +151,7 @@ def test_a_holder_that_is_not_in_the_list_is_not_named(browser: Any, serve: Serv
 
 def test_a_target_that_has_answered_410_is_on_the_page(browser: Any, serve: Serve) -> None:
     world = a_busy_cluster()
-    world.stopped = ("webhook ops",)
+    world.targets = (TargetRow("webhook ops", 3, is_stopped=True),)
     with a_tab(browser, serve(world)) as tab:
         opened(tab)
         tab.until("webhook ops gets no events. It has answered 410.", "section.card")

@@ -13,7 +13,8 @@ from support.facts import BucketRun
 from support.raw_producer import RawProducer
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
-from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.picture import picture_of
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed

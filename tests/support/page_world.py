@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from support.incidents import an_event, an_evidence
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.page.served_page import PageSite
-from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
+from txnwatch.page.store import KnownNow, PageStore, Reach, TargetRow, Watched
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.findings import (
     BucketCount,
@@ -58,6 +58,17 @@ OWNERS = owners_of(
     "the table of the tests",
 )
 ORIGIN = Origin(CLUSTER, "kafka-1:9092", "/etc/txnwatch/client.properties", owners=OWNERS)
+TOPICS = {
+    "payments": 12,
+    "orders": 20,
+    "billing": 12,
+    "inventory": 6,
+    "clickstream": 32,
+    "audit": 3,
+    "metering": 40,
+    "events": 1_000,
+    "t": 512,
+}
 
 
 def now_ms() -> TimestampMs:
@@ -135,6 +146,7 @@ class PageWorld:
     Attributes:
         stands: the last stable offsets of the leaders that are not the lowest open starts.
         by_census: the last stable offset and the end of partitions that only a census watches.
+        topics: how many partitions of each topic are watched; None if that is not known.
     """
 
     open: list[OpenTransaction] = field(default_factory=list)
@@ -143,7 +155,9 @@ class PageWorld:
     evidence: MissingEvidence = field(default_factory=lambda: MissingEvidence(is_log_read=True))
     is_ready: bool = True
     undelivered: int = 0
-    stopped: tuple[str, ...] = ()
+    targets: tuple[TargetRow, ...] = ()
+    speaks: bool | None = True
+    speaker: str | None = None
     watched: Watched = field(default_factory=lambda: Watched(900, 1_240))
     stands: dict[TopicPartition, Offset] = field(default_factory=dict)
     by_census: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -151,6 +165,7 @@ class PageWorld:
     behind: int = 0
     barrier: int = 80_000
     access: CoordinatorAccess = CoordinatorAccess.LOG
+    topics: dict[str, int] | None = field(default_factory=lambda: dict(TOPICS))
 
     def __post_init__(self) -> None:
         self.store = PageStore("watch-0:/var/lib/txnwatch", ORIGIN, self.access, is_of_ledger=True)
@@ -164,7 +179,10 @@ class PageWorld:
             is_ready=self.is_ready,
             watched=self.watched,
             undelivered=self.undelivered,
-            stopped=self.stopped,
+            targets=self.targets,
+            speaks=self.speaks,
+            speaker=self.speaker,
+            topics=self.topics,
         )
 
     def batch(self, at_ms: TimestampMs | None = None) -> None:
@@ -292,5 +310,25 @@ def a_calm_cluster() -> PageWorld:
         an_open(9004, "checkout-9", 3.1, ("payments", 0, 18_258_330)),
     ]
     world = PageWorld(open=transactions, ends=ends_of(transactions, 400), young=9_862)
+    world.batch()
+    return world
+
+
+def a_storm(hangs: int) -> PageWorld:
+    """A busy cluster with many hangs of one cause: each partition of a topic has one, of another writer."""
+    world = a_busy_cluster()
+    events = []
+    for number in range(hangs):
+        age_s = 30 + number % 50
+        place = {"topic": "events", "partition": number, "producer_id": 50_000 + number, "txn_start_offset": 7}
+        offsets = {"last_stable_offset": 7, "high_watermark": 100 + number, "hidden_records": 93 + number}
+        changes = {**HANG, **place, **offsets, "transactional_id": f"loader-{number}", "expected_outcome": "abort"}
+        event = named(with_command(ORIGIN, an_incident(f"storm-{number}", age_s, **changes)), OWNERS)
+        events.append(event)
+        world.store.take_event(event)
+        span = ("events", number, 7)
+        world.open.append(an_open(50_000 + number, f"loader-{number}", age_s, span, state="unowned", timeout_s=None))
+        world.ends[TopicPartition("events", number)] = Offset(100 + number)
+    world.incidents += events
     world.batch()
     return world

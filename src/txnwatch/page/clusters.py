@@ -19,16 +19,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
-from txnwatch.page.live_picture import Freshness, LivePicture
-from txnwatch.page.picture import Picture, id_for_address
+from txnwatch.page.finding import MATCHES
+from txnwatch.page.incident_rows import id_for_address
+from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
+from txnwatch.page.picture import Picture
 from txnwatch.page.served_page import Collect, PageSite
-from txnwatch.page.site_files import Assets, OwnHosts, Serve, file_routes
+from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import Part, as_text, counted, evaluated, name, number
 from txnwatch.state.model.values import DurationMs, TimestampMs
@@ -287,6 +290,7 @@ class ClustersSite:
         guarded = self.hosts.guarded
         return [
             Route("/", guarded(self._overview)),
+            Route("/find", guarded(self._overview)),
             *(Route(f"/api/v1/{path}", guarded(serve)) for path, serve in self._resources()),
             *file_routes(self.assets, self.hosts),
             Route("/c/{cluster}", guarded(self._with_slash)),
@@ -296,6 +300,7 @@ class ClustersSite:
     def _resources(self) -> Iterable[tuple[str, Serve]]:
         yield from self.live.resources()
         yield "schema", self.assets.serve_schema
+        yield "find", self._find
         yield (
             "clusters",
             self.live.with_picture(
@@ -304,6 +309,23 @@ class ClustersSite:
                 }
             ),
         )
+
+    async def _find(self, request: Request) -> Response:
+        """What has a text in its name, in all clusters; with its address if only one thing is meant."""
+        text = request.query_params.get("name", "")
+        found = [(self._key(site), site.name, await site.find(text)) for site in self.sites]
+        some = [(key, called, one) for key, called, one in found if one is not None]
+        meant = [f"/c/{quote(key)}{one['address']}" for key, _, one in some if one["address"] is not None]
+        matches = [_of_cluster(match, key, called or key) for key, called, one in some for match in one["matches"]]
+        answered = {
+            "address": meant[0] if len(some) == len(meant) == 1 else None,
+            "matches": matches[:MATCHES],
+            "more": sum(one["more"] for _, _, one in some) + len(matches[MATCHES:]),
+        }
+        await self.live.refresh()
+        head = self.live.head(self.live.picture)
+        known = {"answer": answered} if some else {"answer": None, "look": None}
+        return answer(request, encode({**head, **known}), JSON)
 
     async def _overview(self, request: Request) -> Response:
         if len(self.sites) == 1:
@@ -322,6 +344,10 @@ class ClustersSite:
         site = self._site_of(scope["path_params"]["cluster"])
         serve = self._routers[id(site)] if site is not None else _NO_CLUSTER
         await serve(scope, receive, send)
+
+
+def _of_cluster(match: Mapping[str, Any], key: str, called: str) -> dict[str, Any]:
+    return {**match, "text": f"{match['text']} on {name(called)}", "address": f"/c/{quote(key)}{match['address']}"}
 
 
 _NO_CLUSTER: Final = PlainTextResponse("expected a cluster of this page\n", 404)

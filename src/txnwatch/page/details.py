@@ -1,7 +1,5 @@
 """The answers about one incident, one partition and one transactional id. Pure: no I/O, no clock.
 
-Apart: it is pure, and served_page.py has the HTTP.
-
 What is not known is null, never an invented value: after a restart between the two looks of a proof, the first one has
 its barrier and no time.
 """
@@ -11,24 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from txnwatch.page.picture import (
-    HeldBack,
-    Knowledge,
-    Spans,
-    held_places,
-    id_for_address,
-    incident_row,
-    recent,
-    to_find,
-    told,
-    transactions_of,
-    worst_lanes,
-)
+from txnwatch.page.incident_rows import PLACES, held_places, id_for_address, incident_row, recent, told
+from txnwatch.page.knowledge import HeldBack, Knowledge, Spans, transactions_of
+from txnwatch.page.lanes import to_find, worst_lanes
 from txnwatch.page.words import about_client, holder, moment, name, number, owner_of_group, places, worst_first
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.incident import IncidentEvent, is_incident_id
-from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition, is_topic_name
-from txnwatch.state.telling.commands import read_events
+from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, is_incident_id
+from txnwatch.state.model.values import BarrierNumber, Offset, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.telling.commands import explain_id, read_events
 from txnwatch.state.telling.renderings import sentences
 from txnwatch.state.telling.statements import StatementKind
 
@@ -53,11 +41,18 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         "life": [one._asdict() for one in life.moments] if life is not None else [],
         "life_is_whole": life is not None and life.is_whole,
         "proof": _proof(event),
-        "waits": _waits(known, event, now["hidden"]),
+        "waits": _waits(known, event, now),
         "next_holder": _next_holder(event, known.spans),
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
     }
+
+
+def ask_for_id(known: Knowledge, transactional_id: str) -> str | None:
+    """The command that asks the brokers about a transactional id; None if it is not known how they are reached."""
+    origin = known.store.commands
+    fits = origin is not None and 0 < len(transactional_id) <= _LONGEST
+    return explain_id(origin, transactional_id) if origin is not None and fits else None
 
 
 def forgotten(known: Knowledge, incident_id: str) -> str | None:
@@ -144,21 +139,18 @@ def _fresh_read(event: IncidentEvent, start: str) -> dict[str, Any]:
     }
 
 
-def _waits(known: Knowledge, event: IncidentEvent, hidden: int | None) -> dict[str, Any]:
-    """What stands behind the transaction: partitions, records that are hidden now, groups and the log cleaner."""
+def _waits(known: Knowledge, event: IncidentEvent, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands behind the transaction: partitions, hidden records as in its row, groups and the log cleaner."""
     return {
         "holder": holder(event),
         "producer_id": event.producer_id,
-        "places": places(event)[:16],
+        "places": held_places(event, known.spans)[:PLACES],
         "last_stable": event.last_stable_offset,
-        "hidden": hidden,
+        "hidden": row["hidden"],
+        "hidden_is_least": row["hidden_is_least"],
+        "hidden_at_ms": row["hidden_at_ms"],
         "groups": [
-            {
-                "name": name(one.group_id),
-                "state": one.state,
-                "behind": one.hidden_lag,
-                "owner": owner_of_group(known.store.origin, one.group_id),
-            }
+            {**_group(known.spans, event, one), "owner": owner_of_group(known.store.origin, one.group_id)}
             for one in event.consumer_groups[:32]
         ],
         "more_groups": max(0, len(event.consumer_groups) - 32),
@@ -168,6 +160,25 @@ def _waits(known: Knowledge, event: IncidentEvent, hidden: int | None) -> dict[s
         ],
         "more_waiting": max(0, len(event.waiting_groups) - 32),
         "cleaner": event.cleanup_policy is not None and "compact" in event.cleanup_policy,
+    }
+
+
+def _lag(stable: Offset | None, committed: Offset | None) -> int | None:
+    """How far a group is behind what it can read; None if it has committed nothing."""
+    return None if committed is None else max(0, (committed if stable is None else stable) - committed)
+
+
+def _group(spans: Spans, event: IncidentEvent, group: AffectedGroup) -> dict[str, Any]:
+    """How far a group is behind: up to the end of now if it stands; else as its incident had it, with that time."""
+    at = TopicPartition(event.topic, event.partition or 0) if event.topic is not None else None
+    committed = group.committed_offset
+    is_live = at is not None and event.is_open and group.state is GroupState.STOPPED and committed is not None
+    end = spans.end(at) if is_live and at is not None else None
+    return {
+        "name": name(group.group_id),
+        "state": group.state,
+        "behind": max(0, end - committed) if end is not None and committed is not None else group.hidden_lag,
+        "behind_at_ms": event.time_ms if end is None else None,
     }
 
 
@@ -223,27 +234,34 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
     """One partition: what is open there, and who reads it."""
     spans = known.spans
     held, lowest = spans.by_partition.get(at, []), spans.last_stable(at)
-    incidents = [one for one in known.open_incidents if str(at) in held_places(one, spans) or _is_at(one, at)]
-    is_listed = spans.holder(at) is not None
+    incidents = [one for one in known.open_incidents if at in spans.held_by(one) or _is_at(one, at)]
+    is_listed, is_watched, topics = spans.holder(at) is not None, known.is_watched(at), known.seen.topics
+    has_nothing = is_watched is not True
+    readings = (one.evidence for one in incidents if _is_at(one, at))
+    confirmed = next((one for one in readings if one.leader is not None and one.confirmed_ms is not None), None)
     return {
         "topic": at.topic,
         "partition": at.partition,
+        "is_watched": is_watched,
+        "partitions_watched": topics.get(at.topic, 0) if topics is not None else None,
         "watched": _watched(spans, at),
+        "leader": confirmed.leader if confirmed is not None else None,
+        "leader_ms": confirmed.confirmed_ms if confirmed is not None else None,
         "is_unproven": known.seen.reach is None or known.seen.reach.lacks(at) is not False,
         "last_stable": lowest,
         "end": spans.end(at),
         "hidden": spans.hidden(at),
         "holder_is_listed": is_listed,
-        "look": to_find(known.store.commands, at) if lowest is not None and not is_listed else None,
+        "look": to_find(known.store.commands, at) if has_nothing or (lowest is not None and not is_listed) else None,
         "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
         "more": max(0, len(held) - LISTED),
+        "more_is_least": known.has_unlisted,
         "incidents": [incident_row(known, one) for one in incidents],
         "groups": [
             {
-                "name": name(one.group_id),
-                "state": one.state,
+                **_group(spans, event, one),
                 "committed": one.committed_offset,
-                "behind": one.hidden_lag,
+                "lag": _lag(event.last_stable_offset, one.committed_offset),
             }
             for event in incidents
             for one in event.consumer_groups[:32]
@@ -298,6 +316,7 @@ def _client(
         "length": len(named) if named is not None else None,
         "producer_ids": sorted({one.producer_id for one in both}),
         **about_client(known.store.origin, transactions, worst_first(incidents)),
+        "row": next((incident_row(known, one) for one in worst_first(incidents) if one.is_open), None),
         "open": [{**row(one), "spans": _spans(one)} for one in transactions],
         "incidents": [
             {
@@ -323,9 +342,10 @@ def _spans(transaction: OpenTransaction) -> list[dict[str, Any]]:
 
 
 def oldest(known: Knowledge, limit: int = LISTED) -> dict[str, Any]:
-    """The oldest open transactions."""
+    """The oldest open transactions, and how many more are open."""
     found = sorted(transactions_of(known.seen), key=lambda one: (one.since_ms, one.producer_id))
-    return {"rows": [row(one) for one in found[:limit]], "more": max(0, len(found) - limit)}
+    shown = found[:limit]
+    return {"rows": [row(one) for one in shown], "more": max(len(found), known.seen.totals.open) - len(shown)}
 
 
 def partitions(known: Knowledge) -> dict[str, Any]:
@@ -340,6 +360,7 @@ def partitions(known: Knowledge) -> dict[str, Any]:
                 "since_ms": lane["since_ms"],
                 "hidden": lane["hidden"],
                 "more": lane["more"] + len(lane["behind"]),
+                "more_is_least": lane["more_is_least"],
             }
             for lane in lanes.values()
         ],
@@ -350,30 +371,6 @@ def partitions(known: Knowledge) -> dict[str, Any]:
 def ended(known: Knowledge) -> dict[str, Any]:
     """The incidents that ended within a day; more of them than a picture has."""
     return recent(known, ENDED)
-
-
-def found(known: Knowledge, text: str) -> Mapping[str, str] | None:
-    """The address for what somebody looks for: a group, a transactional id, a producer id or a partition.
-
-    None if nothing is known of it. A partition is found if its name is valid: the page does not know all of them.
-    """
-    for event in known.open_incidents:
-        groups = [*(one.group_id for one in event.consumer_groups), *(one.group_id for one in event.waiting_groups)]
-        if text in groups:
-            return {"address": f"/incident/{event.incident_id}"}
-    clients: list[OpenTransaction | IncidentEvent] = [*transactions_of(known.seen), *known.open_incidents]
-    clients += known.seen.incidents or ()
-    for one in clients:
-        if one.transactional_id == text:
-            return {"address": f"/producer/{one.producer_id}"}
-    for one in clients:
-        if str(one.producer_id) == text:
-            return {"address": f"/producer/{one.producer_id}"}
-    topic, _, index = text.rpartition("-")
-    number = number_below(index, 1 << 31)
-    if is_topic_name(topic) and number is not None:
-        return {"address": f"/partition/{topic}/{number}"}
-    return None
 
 
 def number_below(text: str, end: int) -> int | None:

@@ -11,8 +11,9 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -21,14 +22,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from txnwatch import __version__
-from txnwatch.page import details
+from txnwatch.page import details, finding
+from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
-from txnwatch.page.picture import INCIDENTS, Knowledge, Picture, picture_of
+from txnwatch.page.picture import Picture, picture_of
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.store import PageStore
+from txnwatch.page.storms import FILTERS, LISTED, MOST, IncidentFilter, select
 from txnwatch.page.watcher_facts import facts_of
-from txnwatch.page.words import as_text, duration, evaluated
-from txnwatch.state.model.ownership import WITHOUT_OWNER
+from txnwatch.page.words import as_text, counted, duration, evaluated
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
 
@@ -36,6 +38,7 @@ _SAMPLE_S: Final = 5.0
 _LOOKED_AT_S: Final = 10.0
 _ENDS_S: Final = 1.0
 _POINTS: Final = 720
+_FURTHEST: Final = 1_000_000
 Ends = Mapping[TopicPartition, Offset]
 _Found = Callable[[Knowledge, Mapping[str, Any]], Any]
 Collect = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -143,6 +146,16 @@ class PageSite:
             "instance": self.store.instance,
         }
 
+    @property
+    def _cluster(self) -> str:
+        origin = self.store.origin
+        return self.name or (origin.cluster_id if origin is not None else "a cluster that has not answered yet")
+
+    async def find(self, text: str) -> dict[str, Any] | None:
+        """What has a text in its name; None if nothing is known of it."""
+        await self.live.refresh()
+        return finding.found(self._known, text) if self._known is not None else None
+
     # What is answered.
 
     @property
@@ -153,7 +166,7 @@ class PageSite:
     @property
     def pages(self) -> list[BaseRoute]:
         """The paths of the pages and of the JSON: the pages all have one shell, which reads its address itself."""
-        shells = ("/", "/incidents", "/watcher", "/open", "/partitions", "/ended", "/id")
+        shells = ("/", "/incidents", "/watcher", "/open", "/partitions", "/ended", "/id", "/find")
         below = ("/incident/{rest:path}", "/partition/{rest:path}", "/id/{rest:path}", "/producer/{rest:path}")
         guarded = self.hosts.guarded
         return [
@@ -167,7 +180,7 @@ class PageSite:
             yield "facts", self._facts
         yield "schema", self.assets.serve_schema
         yield "series", self.live.with_picture(lambda _, request: self._columns(request))
-        yield "incidents", self.live.with_picture(_incidents)
+        yield "incidents", self._incidents
         yield (
             "incidents/{id}",
             self._about(
@@ -178,10 +191,22 @@ class PageSite:
         yield "partitions", self._about(lambda known, _: details.partitions(known))
         yield "partitions/{topic}/{number}", self._about(_partition)
         yield "producers/{number}", self._about(_producer)
-        yield "ids", self._about(lambda known, at: details.transactional_id(known, at["name"]))
+        yield (
+            "ids",
+            self._about(
+                lambda known, at: details.transactional_id(known, at["name"]),
+                lambda known, at: details.ask_for_id(known, at["name"]),
+            ),
+        )
         yield "ended", self._about(lambda known, _: details.ended(known))
         yield "open", self._about(lambda known, at: details.oldest(known, at["limit"]))
-        yield "find", self._about(lambda known, at: details.found(known, at["name"]))
+        yield (
+            "find",
+            self._about(
+                lambda known, at: finding.found(known, at["name"]),
+                lambda known, at: finding.look_for(known, at["name"]),
+            ),
+        )
 
     async def _shell(self, request: Request) -> Response:
         shell = self.assets.shell_for(request)
@@ -189,7 +214,20 @@ class PageSite:
             return shell
         await self.live.refresh()
         assert self._known is not None
-        return PlainTextResponse(_text_of(self.live.picture, self._known.now_ms))
+        return PlainTextResponse(_text_of(self.live.picture, self._known.now_ms, self._cluster))
+
+    async def _incidents(self, request: Request) -> Response:
+        """The open incidents, or those that ended within a day, page by page."""
+        query = request.query_params
+        limit, offset = _number_of(request, "limit", MOST, LISTED), _number_of(request, "offset", _FURTHEST, 0, least=0)
+        state = query.get("state", "open")
+        if state not in {"open", "recent"}:
+            raise HTTPException(400, f"state: expected open or recent, found {state[:20]!r}")
+        await self.live.refresh()
+        assert self._known is not None
+        wanted = IncidentFilter(**{key: query[key] for key in FILTERS if query.get(key)})
+        found = select(self._known, wanted, limit, offset, has_ended=state == "recent")
+        return answer(request, encode({**self.live.head(self.live.picture), **found}), JSON)
 
     async def _facts(self, request: Request) -> Response:
         """What a page of several clusters is made from."""
@@ -227,32 +265,17 @@ class PageSite:
         return serve
 
 
-def _number_of(request: Request, name: str, most: int) -> int:
-    """A number of the query; the highest one if it is not given.
+def _number_of(request: Request, name: str, most: int, otherwise: int | None = None, least: int = 1) -> int:
+    """A number of the query; if it is not given, `otherwise`, or the highest one.
 
     Raises:
-        HTTPException: 400, it is no number from 1 to the highest one.
+        HTTPException: 400, it is no number from the lowest to the highest one.
     """
-    text = request.query_params.get(name, str(most))
+    text = request.query_params.get(name, str(most if otherwise is None else otherwise))
     number = details.number_below(text, most + 1)
-    if not number:
-        raise HTTPException(400, f"{name}: expected a number from 1 to {most}, found {text[:20]!r}")
+    if number is None or number < least:
+        raise HTTPException(400, f"{name}: expected a number from {least} to {most}, found {text[:20]!r}")
     return number
-
-
-def _incidents(picture: Picture, request: Request) -> dict[str, Any]:
-    limit, state = _number_of(request, "limit", INCIDENTS), request.query_params.get("state", "open")
-    if state not in {"open", "recent"}:
-        raise HTTPException(400, f"state: expected open or recent, found {state[:20]!r}")
-    if state == "recent":
-        rows, more = picture["recent"]["rows"], picture["recent"]["more"]
-    else:
-        rows = [picture["incidents"][one] for one in picture["order"]["incidents"]]
-        more = picture["order"]["more_incidents"]
-    team = request.query_params.get("owner")
-    if team is not None:
-        rows = [row for row in rows if team == (row["owner"]["team"] if row["owner"] is not None else WITHOUT_OWNER)]
-    return {"rows": rows[:limit], "more": more + len(rows[limit:])}
 
 
 def _partition(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -267,26 +290,55 @@ def _producer(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
     return details.producer(known, ProducerId(number)) if number is not None else None
 
 
-def _text_of(picture: Picture, now_ms: TimestampMs) -> str:
-    """The page as text: the sentence, and the open incidents with their commands."""
+def _text_of(picture: Picture, now_ms: TimestampMs, cluster: str) -> str:
+    """The page as text: the sentence, and the open incidents with who is hurt, whom to call and what to do."""
     status = picture["status"]
     age = evaluated(status["judged_ms"], now_ms)
-    lines = [as_text(status["headline"], now_ms), f"{as_text(status['detail'], now_ms)} · {age}"]
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    lines = [as_text(status["headline"], now_ms), f"{as_text(status['detail'], now_ms)} · {age} · {cluster}, at {at}"]
+    lines += [f"  start: {one['text']} ({one['state']})" for one in status["start"] or ()]
     for key in picture["order"]["incidents"]:
-        row = picture["incidents"][key]
-        where = ", ".join(row["places"]) or "-"
-        since = duration(now_ms - row["since_ms"])
-        lines += [
-            "",
-            f"{row['tag']}  {where}  behind {row['holder']}  for {since}",
-            f"  {row['why']}",
-            f"  {row['safe']}",
-            *(f"  {text}" for step in row["steps"] for text in step.values() if text is not None),
-            *([f"  call {_who(row['owner'])}"] if row["owner"] is not None else []),
-        ]
-    if picture["order"]["more_incidents"]:
-        lines += ["", f"and {picture['order']['more_incidents']} more incidents"]
+        lines += ["", *_incident_lines(picture["incidents"][key], now_ms)]
+    order = picture["order"]
+    if order["more_incidents"]:
+        lines += ["", f"and {order['more_incidents']} more incidents: /api/v1/incidents has all of them"]
     return "\n".join(lines) + "\n"
+
+
+def _incident_lines(row: Mapping[str, Any], now_ms: TimestampMs) -> Iterator[str]:
+    fold, where = row["fold"], ", ".join(row["places"]) or "no partition stands"
+    if fold is not None:
+        what = fold["topic"] or fold["prefix"] or "several"
+        since = duration(now_ms - fold["since_ms"])
+        yield f"{row['tag']}  {fold['count']} incidents of {what}, on {fold['partitions']} partitions, for {since}"
+        yield f"  all of them: /api/v1{fold['list']}"
+        yield f"  the worst: {where}  behind {row['holder']}  for {duration(now_ms - row['since_ms'])}"
+    else:
+        yield f"{row['tag']}  {where}  behind {row['holder']}  for {duration(now_ms - row['since_ms'])}"
+    yield f"  {row['why']}"
+    yield f"  hidden from readers: {_hidden(row, now_ms)}"
+    yield f"  hurt: {_hurt(row)}"
+    yield f"  {row['safe']}"
+    yield from (f"  {text}" for step in row["steps"] for text in step.values() if text is not None)
+    yield f"  call {_who(row['owner'])}" if row["owner"] is not None else "  no owner is known"
+
+
+def _hidden(row: Mapping[str, Any], now_ms: TimestampMs) -> str:
+    found = row["fold"] or row
+    if found["hidden"] is None:
+        return "not known"
+    at_ms = None if row["fold"] is not None else row["hidden_at_ms"]
+    age = f", {duration(now_ms - at_ms)} ago" if at_ms is not None else ""
+    return f"{'at least ' if found['hidden_is_least'] else ''}{counted(found['hidden'], 'record')}{age}"
+
+
+def _hurt(row: Mapping[str, Any]) -> str:
+    kinds = (("stopped", "stopped"), ("waiting", "waiting for offsets"), ("at_risk", "at risk"))
+    more = {key: " and more" if row.get(f"more_{key}") else "" for key, _ in kinds}
+    found = [f"{', '.join(row[key])}{more[key]} ({what})" for key, what in kinds if row[key]]
+    if found:
+        return "; ".join(found)
+    return "no group was found that stands" if row["topic"] is not None else "groups are not looked for"
 
 
 def _who(owner: Mapping[str, Any]) -> str:

@@ -121,7 +121,8 @@ class Assets:
 
     def shell_for(self, request: Request) -> Response | None:
         """The shell, for a browser; None for who asks for text."""
-        wants_html = "text/html" in request.headers.get("accept", "")
+        wants_text = request.query_params.get("format") == "text"
+        wants_html = "text/html" in request.headers.get("accept", "") and not wants_text
         return answer(request, self.shell, "text/html; charset=utf-8") if wants_html else None
 
     async def serve_schema(self, request: Request) -> Response:

@@ -8,9 +8,11 @@ lock that a viewer can hold. The page thread reads attributes of `PageStore`, an
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from txnwatch.page.truth import JUDGED_WITHIN_MS
@@ -28,10 +30,12 @@ from txnwatch.state.model.values import (
     is_log,
 )
 from txnwatch.state.telling.commands import Origin
+from txnwatch.state.text import cut, redacted
 
 LIVES: Final = 200  # incidents whose events are kept
 MOMENTS: Final = 20  # of one incident
 LATENCIES: Final = 500
+_LONGEST_WARNING: Final = 400
 
 
 class Watched(NamedTuple):
@@ -61,6 +65,38 @@ class WatcherRow(NamedTuple):
     version: str | None = None
     view: CoordinatorAccess | None = None
     judged_ms: TimestampMs | None = None
+
+
+class TargetRow(NamedTuple):
+    """A destination of events.
+
+    Attributes:
+        waiting: how many events it has not taken.
+        oldest_ms: the time of the oldest of them.
+        problem: why the last delivery failed; None if it did not.
+        is_stopped: whether it wants no more events.
+    """
+
+    name: str
+    waiting: int
+    oldest_ms: TimestampMs | None = None
+    problem: str | None = None
+    is_stopped: bool = False
+
+
+class StartStep(IntEnum):
+    """What a start does."""
+
+    SPARK = 1
+    PLAN = 2
+    LOGS = 3
+
+
+class SaidWarning(NamedTuple):
+    """A warning of the log of the watcher."""
+
+    text: str
+    at_ms: TimestampMs
 
 
 NOT_WATCHED: Final = Watched(0, 0)
@@ -176,9 +212,13 @@ class KnownNow:
         incidents: the last event of each incident that is open, or ended less than a day ago.
         undelivered: events that the events topic has not taken.
         is_source_read: see `Facts`.
-        stopped: the targets that want no more events.
+        targets: where events go, the topic first.
+        speaks: whether this instance publishes events; None if that is not known.
+        speaker: the instance that publishes them; None if none was heard lately.
         problem: why no watcher is believed now, in words; None if one is.
         watchers: the watchers that are asked; empty if this process is the watcher.
+        topics: how many partitions of each topic are watched, as the metadata had it less than a minute ago; None if
+            that is not known.
     """
 
     judged_ms: TimestampMs | None = None
@@ -195,9 +235,12 @@ class KnownNow:
     watched: Watched = NOT_WATCHED
     undelivered: int | None = None
     is_source_read: bool = False
-    stopped: Sequence[str] = ()
+    targets: Sequence[TargetRow] = ()
+    speaks: bool | None = None
+    speaker: str | None = None
     problem: str | None = None
     watchers: Sequence[WatcherRow] = ()
+    topics: Mapping[str, int] | None = None
 
 
 NOTHING_EVALUATED: Final = KnownNow(is_source_read=True)  # a watch that has just started
@@ -217,6 +260,8 @@ class PageStore:
         seen: what is known now.
         lives: what has happened to the latest incidents since this process was started, oldest first.
         latencies_ms: from the hang to the event, of the last incidents.
+        step: what the start does now, until the watch is ready; None before it.
+        warning: the last one of the log.
         on_change: is called after each change, in the thread that fills the store; must not wait.
     """
 
@@ -228,6 +273,8 @@ class PageStore:
     latencies_ms: tuple[DurationMs, ...] = ()
     topics_digest: str = ""
     is_of_ledger: bool = False
+    step: StartStep | None = None
+    warning: SaidWarning | None = None
     on_change: Callable[[], None] = lambda: None
 
     @property
@@ -265,6 +312,11 @@ class PageStore:
             )
         self.replace(replace(found, is_source_read=True))
 
+    def warn(self, text: str, now_ms: TimestampMs) -> None:
+        """Takes a warning of the log; any thread may call it."""
+        self.warning = SaidWarning(cut(redacted(text), _LONGEST_WARNING), now_ms)
+        self.on_change()
+
     def replace(self, seen: KnownNow) -> None:
         """Takes what is known now."""
         self.seen = seen
@@ -288,3 +340,15 @@ class PageStore:
         self.lives = lives
         if event.status is IncidentStatus.OPENED and is_new:
             self.latencies_ms = (*self.latencies_ms[1 - LATENCIES :], event.detection_latency_ms)
+
+
+class WarningsForPage(logging.Handler):
+    """Shows the warnings of a log on the page: they say why nothing is evaluated."""
+
+    def __init__(self, store: PageStore, now_ms: Callable[[], TimestampMs]) -> None:
+        super().__init__(logging.WARNING)
+        self._store, self._now_ms = store, now_ms
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Takes a line."""
+        self._store.warn(record.getMessage(), self._now_ms())

@@ -19,7 +19,18 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from txnwatch.page.store import KnownNow, LifeShown, Moment, PageStore, Reach, Totals, Watched
+from txnwatch.page.store import (
+    KnownNow,
+    LifeShown,
+    Moment,
+    PageStore,
+    Reach,
+    SaidWarning,
+    StartStep,
+    TargetRow,
+    Totals,
+    Watched,
+)
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.value_rules import NAME_BYTES, is_cluster_id, is_text, problem_of
 from txnwatch.state.model.errors import BadFactsError
@@ -46,6 +57,7 @@ MOST_BYTES: Final = 16 << 20  # not compressed
 MOST_TRANSACTIONS: Final = 8_192
 MOST_INCIDENTS: Final = 2_000
 MOST_NAMED: Final = 500
+MOST_TOPICS: Final = 10_000
 _MOST_LIVES: Final = 500
 _MOST_MOMENTS: Final = 50
 _MOST_PARTITIONS: Final = 200_000
@@ -73,7 +85,10 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
         latency_p99_ms: from the hang to the event.
         ends: of scanned partitions.
         by_census: of partitions that only a census watches.
-        stopped: the targets that want no more events.
+        targets: where events go.
+        step: of its start.
+        warning: the last one of its log.
+        topics: how many partitions of each topic are watched; None if that is not known, or if there are too many.
     """
 
     format: int
@@ -99,7 +114,12 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_ready: bool | None
     watched: Watched
     undelivered: int | None
-    stopped: tuple[str, ...]
+    targets: tuple[TargetRow, ...] = ()
+    speaks: bool | None = None
+    speaker: str | None = None
+    step: StartStep | None = None
+    warning: SaidWarning | None = None
+    topics: tuple[tuple[str, int], ...] | None = None
 
     def known(self, owners: OwnerLookup) -> KnownNow:
         """As the end of a micro-batch has it. The owners are those of the reader's own table."""
@@ -117,7 +137,10 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
             is_ready=self.is_ready,
             watched=self.watched,
             undelivered=self.undelivered,
-            stopped=self.stopped,
+            targets=self.targets,
+            speaks=self.speaks,
+            speaker=self.speaker,
+            topics=dict(self.topics) if self.topics is not None else None,
             is_source_read=True,
         )
 
@@ -171,8 +194,17 @@ def facts_of(
         is_ready=seen.is_ready,
         watched=seen.watched,
         undelivered=seen.undelivered,
-        stopped=tuple(seen.stopped),
+        targets=tuple(seen.targets),
+        speaks=seen.speaks,
+        speaker=seen.speaker,
+        step=store.step,
+        warning=store.warning,
+        topics=_topics(seen.topics),
     )
+
+
+def _topics(topics: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | None:
+    return tuple(topics.items()) if topics is not None and len(topics) <= MOST_TOPICS else None
 
 
 def _told(incidents: Iterable[IncidentEvent]) -> tuple[IncidentEvent, ...]:
@@ -249,7 +281,8 @@ _MOST: Final = {
     "transactions": MOST_TRANSACTIONS,
     "incidents": MOST_INCIDENTS,
     "lives": _MOST_LIVES,
-    "stopped": _MOST_TARGETS,
+    "targets": _MOST_TARGETS,
+    "topics": MOST_TOPICS,
     **dict.fromkeys(("blocked", "ends", "by_census"), _MOST_PARTITIONS),
 }
 _RULES: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
@@ -260,6 +293,7 @@ _RULES: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
     "totals": lambda facts: len(facts.totals.states) <= _MOST_STATES,
     "transactions": lambda facts: sum(len(one.spans) for one in facts.transactions) <= _MOST_PARTITIONS,
     "by_census": lambda facts: all(one.last_stable <= one.end for one in facts.by_census),
+    "topics": lambda facts: facts.topics is None or all(is_topic_name(topic) for topic, _ in facts.topics),
     "incidents": lambda facts: _are_its_own(facts.incidents, facts.cluster_id),
     "lives": lambda facts: all(len(one.moments) <= _MOST_MOMENTS for one in facts.lives),
     "reach": lambda facts: facts.reach is None or len(facts.reach.named) + len(facts.reach.undecided) <= 2 * MOST_NAMED,
@@ -274,6 +308,6 @@ def _are_its_own(incidents: Sequence[IncidentEvent], cluster_id: str) -> bool:
 
 def _is_valid(facts: WatcherFacts, name: str) -> bool:
     value = getattr(facts, name)
-    fits = name not in _MOST or len(value) <= _MOST[name]
+    fits = name not in _MOST or value is None or len(value) <= _MOST[name]
     rule = _RULES.get(name)
     return fits and _is_sound(value, name) and (rule is None or rule(facts))

@@ -127,12 +127,12 @@ def headline(
     open_incidents: Sequence[IncidentEvent],
     unproven: Sequence[str],
     undecided: Sequence[str] = (),
-    problem: str | None = None,
+    reason: Sequence[Part] = (),
     held: Callable[[IncidentEvent], Sequence[str]] = places,
 ) -> list[Part]:
     """The one sentence of the overview.
 
-    `problem` is why no watcher is believed. `held` gives the partitions that an incident holds back.
+    `reason` is why nothing is known, as a sentence. `held` gives the partitions that an incident holds back.
     """
     match truth.state:
         case PageState.CLEAR:
@@ -146,7 +146,7 @@ def headline(
             missing = ", ".join(undetected(facts.access))
             return ["No hang.", f" In the view {facts.access}, {missing} are not detected."]
         case _:
-            return [*_unknown(truth, facts), *([f" Reason: {name(problem, _LONGEST)}."] if problem is not None else [])]
+            return [*_unknown(truth, facts), *reason]
 
 
 # By the name of the condition that is not met.
@@ -186,24 +186,22 @@ def _partial(facts: Facts, unproven: Sequence[str], undecided: Sequence[str]) ->
 
 
 def _standing(open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentEvent], Sequence[str]]) -> list[Part]:
-    """The worst incident, and the number of partitions that stand."""
-    worst = open_incidents[0]
-    standing = {place for event in open_incidents for place in held(event)}
-    where = held(worst)
-    shown = where[0] if where else "its partitions"
-    if len(where) > 1:
-        shown += f" and {len(where) - 1} more"
-    if not standing:
+    """The worst incident that holds a partition, and the number of partitions that stand."""
+    by_incident = [(event, where) for event in open_incidents if (where := held(event))]
+    if not by_incident:
+        worst = open_incidents[0]
         return [
             f"{counted(len(open_incidents), 'incident')}.",
-            f" {holder(worst)} is {VERDICT_WORDS[worst.verdict].brief}, for at least ",
+            f" {holder(worst)}: {VERDICT_WORDS[worst.verdict].brief}, for at least ",
             worst.open_since_ms,
             ".",
         ]
-    verb = "stands" if len(standing) == 1 else "stand"
+    worst, where = by_incident[0]
+    standing = {place for _, places in by_incident for place in places}
+    more = f" and {number(len(where) - 1)} more" if len(where) > 1 else ""
     return [
-        f"{counted(len(standing), 'partition')} {verb} still.",
-        f" {shown} for at least ",
+        f"{counted(len(standing), 'partition')} {'stands' if len(standing) == 1 else 'stand'} still.",
+        f" {where[0]}{more} for at least ",
         worst.open_since_ms,
         f" behind {holder(worst)}: {VERDICT_WORDS[worst.verdict].brief}.",
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txnwatch import __version__
@@ -114,6 +114,7 @@ class HeartbeatSender:
         failing: returns the destinations that do not take their events.
         speaks: returns whether this instance publishes events.
         counted: what `watched` has counted last; None before the first time.
+        topics: how many partitions of each topic are watched; empty before `watched` was asked.
     """
 
     instance: str
@@ -129,6 +130,7 @@ class HeartbeatSender:
     failing: Callable[[], Sequence[FailingTarget]]
     speaks: Callable[[], bool] = lambda: True
     counted: tuple[int, int] | None = field(default=None, init=False)
+    topics: Mapping[str, int] = field(default_factory=dict)
     _leaderless: dict[TopicPartition, str] = field(default_factory=dict)  # of the coordinators' log
     _counting: Every[TimestampMs] = field(default_factory=lambda: Every(_TOPICS_MS))
 
@@ -195,8 +197,10 @@ class HeartbeatSender:
             topics, log = known.values(), known.get(TRANSACTION_STATE_TOPIC)
             waits_for = log.waits_for() if log is not None else {}
             self._leaderless = {log_numbered(number): brokers for number, brokers in waits_for.items()}
-            scanned = sum(len(topic.partitions) for topic in topics if self.options.watches(topic))
-            self.counted = scanned, sum(len(topic.partitions) for topic in topics if self.options.counts(topic))
+            scanned = [topic for topic in topics if self.options.watches(topic)]
+            counted = [topic for topic in topics if self.options.counts(topic)]
+            self.topics = {topic.name: len(topic.partitions) for topic in (*scanned, *counted)}
+            self.counted = sum(len(one.partitions) for one in scanned), sum(len(one.partitions) for one in counted)
         return self.counted or (0, 0)
 
 

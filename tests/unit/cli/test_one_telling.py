@@ -15,7 +15,8 @@ from txnwatch.cli.explanation import Explanation, of_id, of_partition
 from txnwatch.cli.find_hanging import found_row
 from txnwatch.cli.hurt_groups import Hurt
 from txnwatch.cli.main import main
-from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.picture import picture_of
 from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.sinks.delivery.redis_views import Shown

@@ -79,7 +79,7 @@ PATHS = {
     "/status": "status",
     "/snapshot": "snapshot",
     "/incidents": "incidents",
-    "/incidents?state=recent": "recent",
+    "/incidents?state=recent": "recent_incidents",
     "/series": "series",
     "/open": "open",
     "/partitions": "partitions",

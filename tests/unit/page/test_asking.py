@@ -9,7 +9,8 @@ import pytest
 
 from support.clusters_world import AWAY, OneWorld, ToldWatcher, watched, with_a_hang
 from support.page_world import HANG, PageWorld, an_incident, now_ms
-from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.picture import picture_of
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import as_text
 from txnwatch.state.model.errors import BadFactsError, SinkError

@@ -10,7 +10,8 @@ import pytest
 from support.clusters_world import OneWorld, ToldWatcher
 from support.page_world import PageWorld, an_incident, an_open, now_ms
 from txnwatch.page.details import incident, partition
-from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.picture import picture_of
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
 

@@ -210,3 +210,14 @@ def test_it_ends_at_once_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
         assert time.monotonic() - since < 1.0
         assert [stream.until("bye") for stream in streams] == [{"why": "shutdown"}] * 2
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_what_is_looked_for_is_found_in_all_clusters(five: str) -> None:
+    found = get(five, "/api/v1/find?name=checkout-7").json["answer"]
+    assert found["address"] == "/c/PAYMENTS-EU/producer/4021"
+    assert found["matches"][0]["text"] == "checkout-7 on payments-eu"
+    several = get(five, "/api/v1/find?name=orders").json["answer"]
+    assert several["address"] is None
+    assert {one["address"].split("/")[2] for one in several["matches"]} >= {"PAYMENTS-EU", "ORDERS-US"}
+    assert get(five, "/api/v1/find?name=nothing-of-this").json["answer"] is None
+    assert get(five, "/find?name=orders", Accept=BROWSER).status == 200

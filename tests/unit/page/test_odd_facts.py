@@ -13,9 +13,10 @@ import pytest
 
 from support.clusters_world import facts_of_world
 from support.page_world import ORIGIN, OWNERS, a_busy_cluster
-from txnwatch.page import details
+from txnwatch.page import details, finding
+from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import encode
-from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.picture import picture_of
 from txnwatch.page.store import PageStore
 from txnwatch.page.watcher_facts import WatcherFacts, decoded
 from txnwatch.state.model.errors import BadFactsError
@@ -66,7 +67,7 @@ def show(facts: WatcherFacts) -> None:
     encode([details.incident(known, one.incident_id) for one in seen.incidents or ()])
     encode([details.partitions(known), details.ended(known), details.oldest(known, 300)])
     encode([details.partition(known, TopicPartition("payments", 0)), details.producer(known, ProducerId(4021))])
-    encode([details.transactional_id(known, "checkout-7"), details.found(known, "checkout-7")])
+    encode([details.transactional_id(known, "checkout-7"), finding.found(known, "checkout-7")])
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -14,8 +14,10 @@ import pytest
 
 from support.page_world import PageWorld, a_count, an_incident, an_open, now_ms
 from txnwatch.page import details, live_picture
+from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import Viewers
-from txnwatch.page.picture import INCIDENTS, LANES, Knowledge, picture_of
+from txnwatch.page.picture import LANES, picture_of
+from txnwatch.page.storms import FOLDS, MOST, IncidentFilter, select
 from txnwatch.state.detection.open_transactions import FOLLOWED, HOLDING
 from txnwatch.state.model.findings import OpenTransactions
 from txnwatch.state.model.incident import AffectedGroup, GroupState
@@ -69,9 +71,9 @@ def texts(value: Any) -> Iterator[str]:
 
 def test_what_is_sent_has_a_bound(largest: Knowledge) -> None:
     picture = picture_of(largest)
-    assert (len(picture["lanes"]), len(picture["incidents"])) == (LANES, INCIDENTS)
+    assert (len(picture["lanes"]), len(picture["incidents"])) == (LANES, FOLDS)
     assert picture["order"]["more_lanes"] == ROWS * SPANS - LANES
-    assert picture["order"]["more_incidents"] == 1_000 - INCIDENTS
+    assert picture["order"]["more_incidents"] == 1_000 - FOLDS
     assert len(msgspec.json.encode(picture)) < 400_000
     assert max(map(len, texts(picture))) <= 1_000
 
@@ -84,8 +86,9 @@ def test_what_is_sent_has_a_bound(largest: Knowledge) -> None:
         lambda known: details.producer(known, ProducerId(5)),
         lambda known: details.transactional_id(known, "00005" + "x" * (LONGEST - 5)),
         details.oldest,
+        lambda known: select(known, IncidentFilter(verdict="hanging"), MOST // 4),
     ],
-    ids=["incident", "partition", "producer", "transactional id", "oldest"],
+    ids=["incident", "partition", "producer", "transactional id", "oldest", "incidents"],
 )
 def test_an_answer_has_a_bound(largest: Knowledge, answer: Callable[[Knowledge], Any]) -> None:
     found = answer(largest)

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from support.page_client import applied
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, an_open, now_ms
 from txnwatch.page.details import partition
-from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, changes, picture_of
-from txnwatch.page.store import MOMENTS
+from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.picture import LANES, RECENT, Picture, changes, picture_of
+from txnwatch.page.store import MOMENTS, TargetRow
+from txnwatch.page.storms import FOLDS
 from txnwatch.page.truth import JUDGED_WITHIN_MS, PageState
 from txnwatch.page.words import as_text, moment
 from txnwatch.state.model.findings import OpenTransactions
@@ -161,16 +163,17 @@ def test_an_unknown_end_hides_an_unknown_number() -> None:
 
 def test_the_bounds_are_shown_where_they_cut() -> None:
     world = PageWorld(open=[an_open(number, f"id-{number}", 50, ("t", number, 5)) for number in range(LANES + 7)])
-    world.incidents = [an_incident(f"hang-{number}", 9) for number in range(INCIDENTS + 1)]
+    names = ["x" * (number + 1) for number in range(FOLDS + 1)]
+    world.incidents = [an_incident(f"hang-{one}", 9, topic=f"t{one}", transactional_id=one) for one in names]
     late = {"verdict": "late", "severity": "warning"}
-    world.incidents += [an_incident(f"late-{number}", 9, **late) for number in range(2)]
+    world.incidents += [an_incident(f"late-{number}", 9, topic="t", **late) for number in range(2)]
     end = Resolution(how=EndKind.ABORTED, by=EndedBy.CLIENT, at_ms=now_ms())
     world.incidents += [resolved(an_incident(f"old-{number}", 90), now_ms(), end) for number in range(RECENT + 2)]
     world.batch()
     found = picture(world)
     assert (len(found["lanes"]), found["order"]["more_lanes"]) == (LANES, 7)
-    assert (len(found["incidents"]), found["order"]["more_incidents"]) == (INCIDENTS, 3)
-    assert found["order"]["more_by_verdict"] == {"hanging": 1, "late": 2}
+    assert (len(found["incidents"]), found["order"]["more_incidents"]) == (FOLDS, 2)
+    assert found["order"]["more_by_verdict"] == {"hanging": 2}
     assert (len(found["recent"]["rows"]), found["recent"]["more"]) == (RECENT, 2)
     assert found["others"]["count"] == world.young + 7
 
@@ -247,9 +250,10 @@ def test_groups_that_wait_for_their_offsets_are_named() -> None:
 
 def test_a_target_that_wants_no_more_events_is_named() -> None:
     world = a_calm_cluster()
-    world.stopped = ("webhook \x1b[2J", "webhook b")
+    world.targets = (TargetRow("webhook \x1b[2J", 0, is_stopped=True), TargetRow("webhook b", 0, is_stopped=True))
     world.batch()
-    assert picture(world)["status"]["stopped_targets"] == ["webhook \\x1b[2J", "webhook b"]
+    found = picture(world)["status"]["targets"]
+    assert [(one["name"], one["is_stopped"]) for one in found] == [("webhook \\x1b[2J", True), ("webhook b", True)]
     assert picture(world)["status"]["state"] == PageState.CLEAR, "it says nothing about the cluster"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.page_client import HttpAnswer, get
-from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
+from support.page_world import CLUSTER, PageWorld, a_busy_cluster, a_calm_cluster, a_storm, an_incident, an_open, now_ms
 from txnwatch.page.site_files import is_own_host
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, WaitingGroup, resolved
 from txnwatch.state.model.values import TimestampMs
@@ -34,6 +34,7 @@ def incident_of(world: PageWorld, verdict: str = "hanging") -> str:
         "/watcher",
         "/open",
         "/partitions",
+        "/find?name=a",
         "/ended",
         "/incident/x",
         "/partition/payments/0",
@@ -58,6 +59,26 @@ def test_curl_gets_the_sentence_and_the_commands(busy: tuple[PageWorld, str]) ->
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
+def test_the_text_has_who_is_hurt_what_is_hidden_and_since_when(busy: tuple[PageWorld, str]) -> None:
+    text = get(busy[1], "/?format=text", Accept=BROWSER).text
+    assert f" · {CLUSTER}, at 20" in text.splitlines()[1]
+    assert " · to call: Checkout, Data platform · no owner is known of 1 · " in text.splitlines()[1]
+    hang, stuck = text.split("\n\n")[1:3]
+    assert "hidden from readers: 48,112 records\n" in hang
+    assert "hurt: fraud-scoring, ledger-writer (stopped); audit-export (at risk)\n" in hang
+    assert "call Checkout, #checkout-oncall" in hang
+    assert "no owner is known" in stuck
+    assert "hurt: groups are not looked for" in stuck
+
+
+def test_the_text_of_a_storm_is_short() -> None:
+    with a_storm(300).served() as url:
+        text = get(url, "/").text
+    assert "HANGING  300 incidents of events, on 300 partitions, for " in text
+    assert "all of them: /api/v1/incidents?verdict=hanging&" in text
+    assert len(text.splitlines()) < 70
+
+
 def test_text_for_a_terminal_has_no_control_characters(busy: tuple[PageWorld, str]) -> None:
     world, url = busy
     world.tell(an_incident("evil", 900, transactional_id="\x1b]0;evil\x07\u202e", producer_id=3))
@@ -74,7 +95,8 @@ def test_the_resources_of_the_api(busy: tuple[PageWorld, str]) -> None:
     assert snapshot.json["picture"]["order"]["lanes"][0] == "payments-0"
     assert get(url, "/api/v1/snapshot", If_None_Match=snapshot.headers["ETag"]).status in {200, 304}
     assert len(get(url, "/api/v1/incidents").json["rows"]) == 4
-    assert get(url, "/api/v1/incidents?state=recent").json == {"rows": [], "more": 0}
+    recent = get(url, "/api/v1/incidents?state=recent").json
+    assert (recent["rows"], recent["count"], recent["more"]) == ([], 0, 0)
     found = get(url, f"/api/v1/incidents/{incident_of(world)}").json["answer"]
     assert [one["status"] for one in found["life"]] == ["opened", "updated"]
     assert found["next_holder"]["name"] == "refund-2"

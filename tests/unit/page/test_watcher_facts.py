@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from support.clusters_world import VERSION, facts_of_world
 from support.page_world import OWNERS, a_busy_cluster, an_open
+from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import encode
-from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.picture import picture_of
 from txnwatch.page.store import KnownNow, PageStore, Reach
 from txnwatch.page.watcher_facts import MOST_BYTES, MOST_INCIDENTS, MOST_TRANSACTIONS, WatcherFacts, decoded
 from txnwatch.state.model.errors import BadFactsError
@@ -152,7 +153,7 @@ HOSTILE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an unproven partition": (lambda v: v["reach"][0].append(["t", -1]), "reach has an invalid value"),
     "a number of them": (lambda v: v["reach"].__setitem__(1, -1), "reach has an invalid value"),
     "partitions": (lambda v: v["watched"].__setitem__(0, -1), "watched has an invalid value"),
-    "a target": (lambda v: v["stopped"].append("x" * 40_000), "stopped has an invalid value"),
+    "a target": (lambda v: v.update(speaker="x" * 40_000), "speaker has an invalid value"),
     "no incidents": (lambda v: v.update(incidents=None), "expected the facts of a watcher"),
     "no format": (lambda v: v.pop("format"), "expected the facts of a watcher"),
     "no clock": (lambda v: v.pop("now_ms"), "expected the facts of a watcher"),

@@ -12,7 +12,8 @@ import msgspec
 from support.incidents import an_event
 from support.page_world import ORIGIN, PageWorld, a_busy_cluster, an_incident, an_open, now_ms
 from txnwatch.page import details
-from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.picture import picture_of
 from txnwatch.page.words import about_client, about_event, as_text, owners_of
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.ownership import ADVICE_MEANS, NO_OWNERS, Advice, FoundBy, OwningTeam

@@ -12,7 +12,7 @@ const LESS_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 const page = {
   picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, isStale: true,
   trueNow: 0, sentenceNow: 0, now: 0, barNow: 0, pausedMs: null, // of the sentence, and of what is below it
-  isRefused: false, stoppedMs: null, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
+  isRefused: false, stoppedMs: null, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy, go,
 };
 const LOST = new Set(["asking", "stopped", "silent", "not judged"]);
 let paused = null; // { picture, at, trueAt }
@@ -20,6 +20,8 @@ const NOT_ASKED = { found: null, look: null, isMissing: false, error: null, isAs
 let detail = { ...NOT_ASKED, address: null };
 let isSeriesAsked = false;
 let said = "";
+let spoken = "";
+let isNew = true; // the view has changed, and its heading is not there yet
 let notFound = "";
 let keysOff = localStorage.getItem("keys") === "off";
 
@@ -30,17 +32,24 @@ const ROUTES = [
   ["/partition/", /^([\w.-]+)\/(\d{1,10})$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, views.partition, "Partition"],
   ["/producer/", /^(\d{1,19})$/, (id) => `/api/v1/producers/${id}`, views.client, "Producer"],
   ["/id", /^(?:\/([^/]+))?$/, (name) => `/api/v1/ids${name === undefined ? location.search : `?name=${name}`}`, views.client, "Transactional id"],
+  ["/incidents", /^$/, () => `/api/v1/incidents${location.search}`, views.allIncidents, "Incidents"],
   ["/partitions", /^$/, () => "/api/v1/partitions", views.partitions, "Partitions"],
   ["/ended", /^$/, () => "/api/v1/ended", views.ended, "Ended"],
+  ["/find", /^$/, () => `/api/v1/find${location.search}`, views.found, "Found"],
   ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
 ];
-const LISTS = { "/": views.overview, "/incidents": views.allIncidents, "/watcher": views.watcherView };
+const LISTS = { "/": views.overview, "/watcher": views.watcherView };
+
+/** Whether the page hangs on a wall: one sentence, and nothing to click. */
+const isWall = () => new URLSearchParams(location.search).has("wall");
 
 /** The address within the pages of the cluster. */
 const path = () => location.pathname.slice(BASE.length);
 
 function route() {
+  if (page.picture?.clusters && path() === "/find") return { address: `/api/v1/find${location.search}`, view: views.found, title: "Found" };
   if (page.picture?.clusters) return { address: null, view: views.clusters, title: null };
+  if (path() === "/" && isWall()) return { address: `/api/v1/incidents${location.search}`, view: views.wall, title: null };
   if (LISTS[path()]) return { address: null, view: LISTS[path()], title: null };
   for (const [begin, rest, address, view, title] of ROUTES) {
     if (!path().startsWith(begin)) continue;
@@ -62,6 +71,7 @@ function back() {
 function go(address, at = depth() + 1) {
   history.pushState({ depth: at }, "", BASE + address);
   scrollTo(0, 0);
+  isNew = true;
   draw(true);
 }
 
@@ -80,7 +90,7 @@ async function ask(address) {
   asked.askedAt = performance.now();
   try {
     const message = await answerOf(address);
-    asked.found = message.answer;
+    asked.found = "answer" in message ? message.answer : message;
     asked.look = message.look;
     asked.isMissing = message.answer === null;
     asked.error = null;
@@ -122,13 +132,13 @@ function bar() {
   const restarted = !lost && live.restartedMs !== null ? `, restarted at ${clock(live.restartedMs, page.trueNow)}` : "";
   const isList = Boolean(page.picture?.clusters);
   return html`<header class="bar"><a class="brand" href="/">txnwatch</a>${isList ? nothing : html`<span class="cluster">${page.head?.name ? html`<b><bdi>${page.head.name}</bdi></b> ` : nothing}<span class="mono"><bdi>${page.head?.cluster ?? ""}</bdi></span></span>
-    <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>
-    <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a transactional id, a producer id or a group" placeholder="partition, id, producer, group"><kbd>/</kbd><div role="status">${notFound}</div></form>`}
+    <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>`}
+    <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a topic, a transactional id, a producer id, a group, a team or an incident, by a part of its name" placeholder="topic, id, group, team, incident"><kbd>/</kbd><div role="status">${notFound}</div></form>
     <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}${restarted}</span>
-    <button type="button" class="wide" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
+    <button type="button" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
 }
 
-const foot = () => html`<footer><span>txnwatch ${page.head?.version ?? ""}</span><span>${page.status?.barrier ? `barrier ${page.status.barrier}` : ""}</span><span>times are UTC</span><a href="/metrics">metrics</a><a href=${`${BASE}/api/v1/snapshot`}>API</a></footer>`;
+const foot = () => html`<footer><span>txnwatch ${page.head?.version ?? ""}</span><span>${page.status?.barrier ? `barrier ${page.status.barrier}` : ""}</span><span>times are UTC</span>${page.status?.bootstrap_servers ? html`<span>cluster <bdi>${page.head?.name ?? page.head?.cluster ?? ""}</bdi> at <bdi>${page.status.bootstrap_servers}</bdi></span>` : nothing}${page.status?.speaks === false ? html`<span>events are published by ${page.status.speaker ?? "another instance"}, not by this one</span>` : nothing}<a href="/metrics">metrics</a><a href=${`${BASE}/api/v1/snapshot`}>API</a></footer>`;
 
 function take() {
   page.truth = state();
@@ -152,21 +162,47 @@ function draw(hasChanged) {
   const { address } = route();
   if (address && hasChanged && !(paused && detail.address === address)) ask(address);
   if (!isSeriesAsked) askSeries();
-  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}${views.pauseOf(page)}<div class="visually-hidden" role="status">${said}</div>${content()}</main>${foot()}`, root);
+  if (isWall()) {
+    render(html`<main id="main" class="on-wall">${views.wall(detail.found, page)}</main>`, root);
+    return sentenceChanged();
+  }
+  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}${views.pauseOf(page)}<div class="visually-hidden" role="status">${said}</div><div class="visually-hidden" role="status">${spoken}</div>${content()}</main>${foot()}`, root);
   sentenceChanged();
   measure();
+  if (isNew) focusHeading();
+}
+
+/** A person who has followed a link reads on at the heading of the new view. */
+function focusHeading() {
+  const { address } = route();
+  if (address !== null && detail.address === address && !detail.found && !detail.isMissing) return;
+  const isFirst = isNew === true && depth() === 0;
+  isNew = false;
+  const heading = document.querySelector(address === null ? "#main h1" : ".crumbs ~ * h1, .crumbs ~ * h2, .crumbs ~ h1");
+  if (isFirst || !heading) return;
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: true });
 }
 
 function sentenceChanged() {
   const open = page.status?.open_incidents ?? 0;
   const shown = page.truth.state === "incident" ? `◆ ${open} ${open === 1 ? "incident" : "incidents"}` : { clear: "✓ clear", limited: "ℹ no hang", partial: "? partly known" }[page.truth.state] ?? "? unknown";
   const cluster = page.picture?.clusters ? null : page.head?.name ?? page.head?.cluster;
-  document.title = [shown, cluster, "txnwatch"].filter(Boolean).join(" · ");
+  document.title = [shown, viewTitle(), cluster, "txnwatch"].filter(Boolean).join(" · ");
   document.documentElement.dataset.state = page.truth.state;
   if (said !== shown && page.truth.why !== "asking") {
     said = shown; // read out when the state changes, not each second
     queueMicrotask(() => draw(false));
   }
+}
+
+/** What the view is about; nothing for the overview. */
+function viewTitle() {
+  const { address, title } = route();
+  if (address === null) return title ?? (path() === "/watcher" ? "watcher" : null);
+  const [, kind, ...rest] = path().split("/");
+  if (kind === "incident" && detail.found?.tag) return `${detail.found.tag.toLowerCase()} ${detail.found.places[0] ?? detail.found.holder}`;
+  return rest.length ? rest.map(decodeURIComponent).join("-").slice(0, 80) : title;
 }
 
 function measure() {
@@ -184,23 +220,33 @@ async function copy(button) {
   try {
     await navigator.clipboard.writeText(code.textContent);
     button.textContent = "Copied";
+    say("The command is copied.");
   } catch {
     getSelection().selectAllChildren(code); // without https the browser has no clipboard
     button.textContent = "press Ctrl+C";
+    say("The command is selected: press Ctrl+C.");
   }
   setTimeout(() => (button.textContent = "Copy"), 2500);
+}
+
+/** Reads a text out. */
+function say(text) {
+  spoken = text;
+  draw(false);
+  setTimeout(() => (spoken = ""), 2500);
 }
 
 async function find(event) {
   event.preventDefault();
   const text = document.getElementById("find").value.trim();
   if (!text) return;
-  const message = await answerOf(`/api/v1/find?name=${encodeURIComponent(text)}`).catch(() => null);
-  notFound = !message ? "the watcher does not answer" : message.answer ? "" : "nothing that is open has this name";
-  if (message?.answer) {
-    document.getElementById("find").blur();
-    go(message.answer.address);
-  } else draw(false);
+  const asked = `?name=${encodeURIComponent(text)}`;
+  const message = await answerOf(`/api/v1/find${asked}`).catch(() => null);
+  notFound = message ? "" : "the watcher does not answer";
+  if (!message) return draw(false);
+  document.getElementById("find").blur();
+  if (page.picture?.clusters) location.assign(message.answer?.address ?? `/find${asked}`);
+  else go(message.answer?.address ?? `/find${asked}`);
 }
 
 function pause() {
@@ -209,7 +255,7 @@ function pause() {
 }
 
 function choose(step) {
-  const ids = page.picture?.order.incidents?.filter((id) => document.querySelector(`[data-incident="${id}"]`)) ?? [];
+  const ids = [...document.querySelectorAll("[data-incident]")].map((row) => row.dataset.incident);
   if (!ids.length) return;
   const at = ids.indexOf(page.chosen);
   page.chosen = ids[Math.min(ids.length - 1, Math.max(0, at < 0 ? 0 : at + step))];
@@ -230,7 +276,7 @@ const KEYS = {
   "?": ["these keys", help],
 };
 
-const OF_THE_LIST = new Set(["p", "?"]); // the others are about one cluster
+const OF_THE_LIST = new Set(["p", "?", "/"]); // the others are about one cluster
 
 function help() {
   const dialog = document.getElementById("keys") ?? document.body.appendChild(Object.assign(document.createElement("dialog"), { id: "keys" }));
@@ -267,7 +313,10 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   go(to.slice(BASE.length));
 });
-addEventListener("popstate", () => draw(true));
+addEventListener("popstate", () => {
+  isNew = "back";
+  draw(true);
+});
 addEventListener("resize", () => draw(false));
 setInterval(askSeries, 5000);
 begin(draw);

@@ -16,26 +16,31 @@ const steps = (row, page) => (page.isStale ? [{ text: AHEAD, command: row.look }
 /** Whom to call. The address is from the operator's own table, which has only http and https; it is checked again. */
 const whom = (owner) => html`<b>${foreign(owner.name)}</b>${owner.contact ? html` ${foreign(owner.contact)}` : nothing}${/^https?:\/\//.test(owner.url ?? "") ? html` <a href=${owner.url} rel="noreferrer">about the team</a>` : nothing}`;
 const parts = (found, now) => found.map((part, i) => {
-  const text = typeof part === "number" ? duration(now - part) : part;
-  return i === 0 ? html`<b><bdi>${text}</bdi></b>` : html`<bdi>${text}</bdi>`;
+  if (typeof part === "number") return html`<bdi class="keep">${duration(now - part)}</bdi>`;
+  return i === 0 ? html`<b><bdi>${part}</bdi></b>` : html`<bdi>${part}</bdi>`;
 });
 const plain = (found, now) => found.map((part) => html`<bdi>${typeof part === "number" ? duration(now - part) : part}</bdi>`);
 const foreign = (text) => html`<bdi>${text}</bdi>`;
 const time = (ms, page, digits = 0) => html`<time datetime=${new Date(ms).toISOString()}>${clock(ms, page.now, digits)}</time>`;
+const at = (ms, page) => html` at ${time(ms, page)}`;
 const value = (found, page) => (typeof found === "number" ? time(found, page, 3) : foreign(found));
 
 // --- the sentence
 const LOST = {
   asking: ["Asking the watcher …", () => "Nothing is known yet."],
   stopped: ["Unknown.", (page) => `The process that serves this page was stopped in an orderly way, at ${clock(page.stoppedMs, page.trueNow)}. Until it is started again, a new hang would not be seen here. What is below may have changed.`],
-  silent: ["Unknown.", () => "The watcher does not answer. A new hang would not be seen here. What is below may have changed."],
+  silent: ["Unknown.", () => "The watcher does not answer. Its process has ended, or cannot be reached from here. A new hang would not be seen here. What is below may have changed."],
   "not judged": ["Unknown.", () => "The watcher answers, but nothing was evaluated lately. A new hang would not be seen. What is below may have changed."],
 };
 
+/** What is said if the browser knows that nothing is known; else nothing: the server says more about itself. */
+const lostOf = ({ truth, status }) => (truth.state === "unknown" && !(truth.why === "not judged" && status?.state === "unknown") ? LOST[truth.why] : null);
+
 export function sentence(page, isSmall) {
-  const { status, truth, sentenceNow: now } = page;
-  const lost = truth.state === "unknown" && LOST[truth.why];
-  const tone = lost || !status ? "unknown" : status.tone;
+  const { status } = page;
+  const lost = lostOf(page);
+  const now = page.truth.state === "unknown" ? page.trueNow : page.sentenceNow; // that nothing is evaluated gets older
+  const tone = lost || !status || page.truth.state === "unknown" ? "unknown" : status.tone;
   const verb = page.picture?.clusters ? "read" : "evaluated";
   const judged = page.head?.judged_ms ?? null;
   const title = lost || !status ? html`<b>${lost?.[0] ?? "Unknown."}</b>` : parts(status.headline, now);
@@ -57,37 +62,111 @@ const ofGroup = (row, group) => {
   const owner = row.group_owners.find(([one]) => one === group)?.[1];
   return html`${foreign(group)}${owner ? html` (${foreign(owner)})` : nothing}`;
 };
-const MOST_GROUPS = (row) => [
-  row.stopped.length ? html`<div><b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b></div><div class="muted small">${row.stopped.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}${row.more_stopped ? `, and ${row.more_stopped} more` : ""}</div>` : nothing,
-  row.waiting.length ? html`<div><b>${plural(row.waiting.length + row.more_waiting, "group")} waiting for offsets</b></div><div class="muted small">${row.waiting.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}${row.more_waiting ? `, and ${row.more_waiting} more` : ""}</div>` : nothing,
-  row.at_risk.length ? html`<div class="small">at risk: ${row.at_risk.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}</div>` : nothing,
-];
+const groupsOf = (row, names, more) => html`${names.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}${more ? `, and ${more} more` : ""}`;
+
+function hurt(row) {
+  const { fold } = row;
+  if (fold && (fold.stopped || fold.waiting)) return html`<b>${plural(fold.stopped + fold.waiting, "group")} stopped or waiting</b><div class="muted small clip">${groupsOf(row, [...row.stopped, ...row.waiting], 0)} …</div>`;
+  if (!row.stopped.length && !row.waiting.length && !row.at_risk.length) return html`<span class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for"}</span>`;
+  return html`${row.stopped.length ? html`<b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b><div class="muted small clip">${groupsOf(row, row.stopped, row.more_stopped)}</div>` : nothing}
+    ${row.waiting.length ? html`<b>${plural(row.waiting.length + row.more_waiting, "group")} waiting for offsets</b><div class="muted small clip">${groupsOf(row, row.waiting, row.more_waiting)}</div>` : nothing}
+    ${row.at_risk.length && !row.stopped.length ? html`<div class="small clip">at risk: ${groupsOf(row, row.at_risk, 0)}</div>` : nothing}`;
+}
 
 const places = (row) => html`${row.places.slice(0, 3).map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.places.length + row.more_places > 3 ? ` and ${row.places.length + row.more_places - 3} more` : ""}`;
+const holderOf = (row) => html`<a class="mono" href=${ofClient(row)} title=${row.holder}>${foreign(row.short ?? row.holder)}</a>`;
+const tagOf = (row, page) => `${row.tag}${row.fold ? ` × ${count(row.fold.count)}` : row.verdict === "late" && row.due_ms !== null ? ` +${duration(page.now - row.due_ms)}` : ""}`;
+
+/** A count that a list cuts, or that is of another moment, says so. */
+const least = (number, isLeast) => `${isLeast ? "at least " : ""}${count(number)}`;
+
+const RATE_MS = 10000;
+const before = new Map();
+/** How fast a number grows, from what this page has seen of it in the last seconds; null before that. */
+function rate(key, value, now) {
+  const seen = (before.get(key) ?? []).filter(([at]) => now - at <= RATE_MS && at <= now);
+  if (seen.at(-1)?.[0] !== now) seen.push([now, value]);
+  before.set(key, seen);
+  const [[from, low]] = seen;
+  return now - from < 2000 || value <= low ? null : Math.round(((value - low) * 1000) / (now - from));
+}
+const growing = (key, value, page) => {
+  const found = page.isStale || page.pausedMs !== null ? null : rate(key, value, page.now);
+  return found ? html`<span class="muted small rate">+${count(found)}/s </span>` : nothing;
+};
+
+function hiddenOf(row, page) {
+  const { fold } = row;
+  if (fold) return html`<div class="big">${least(fold.hidden, fold.hidden_is_least)}</div>${growing(`fold ${row.id}`, fold.hidden, page)}`;
+  if (row.hidden === null) return html`<div class="big">not known</div>`;
+  return html`<div class="big">${least(row.hidden, row.hidden_is_least)}</div>${row.hidden_at_ms === null ? growing(row.id, row.hidden, page) : html`<div class="muted small">at ${time(row.hidden_at_ms, page)}</div>`}`;
+}
+
+const ownerOf = (row) => row.owner ? html`<b>${foreign(row.owner.name)}</b><div class="small">${row.owner.contact ? foreign(row.owner.contact) : nothing}${/^https?:\/\//.test(row.owner.url ?? "") ? html` <a href=${row.owner.url} rel="noreferrer">team</a>` : nothing}</div>` : html`<span class="muted small">no owner is known</span>`;
+
+/** What a fold holds, and the worst of it; the row is about that one. */
+const foldHead = ({ fold, ...row }) => html`<a href=${BASE + fold.list}>${foreign(fold.topic ?? (fold.prefix ? `${fold.prefix}…` : "several"))}</a>: ${plural(fold.partitions, "partition")} <span class="muted">behind</span> ${plural(fold.producers, "producer")}`;
 
 export function incidentRow(row, page, isChosen) {
   const tone = row.severity === "info" ? "info" : row.severity;
+  const title = row.places.length ? places(row) : "no partition stands";
+  const single = html`<a href=${ofIncident(row.id)}>${title}</a> <span class="muted">behind</span> ${holderOf(row)}`;
+  const [step, ...further] = page.isStale ? [{ text: AHEAD, command: row.look }] : row.steps;
   return html`<li class="${tone}${isChosen ? " chosen" : ""}" data-incident=${row.id}>${sign(tone)}
-    <div class="what"><div class="tag">${row.tag}</div>
-      <h3><a href=${ofIncident(row.id)}>${row.places.length ? places(row) : "its partitions"}</a> <span class="muted">behind</span> <a class="mono" href=${ofClient(row)}>${foreign(row.holder)}</a></h3>
-      <div class="muted">${foreign(row.why)}</div><div class="small owner">${row.owner ? html`call ${whom(row.owner)}` : html`<span class="muted">no owner is known</span>`}</div></div>
-    <div class="standing"><div class="label">standing for at least</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
-    <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
-    <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for; the command names them"}</div>`}</div>
-    <div class="do"><div class="small safe">${foreign(row.safe)}</div>${steps(row, page)}${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}${commandsElsewhere(page)}</div></li>`;
+    <div class="what"><h3><span class="tag">${tagOf(row, page)}</span> ${row.fold ? foldHead(row) : single}</h3>
+      <div class="muted small clip" title=${row.why}>${row.fold ? html`the worst: ${single}` : foreign(row.why)}</div></div>
+    <div class="cell owner"><div class="label">owner</div>${ownerOf(row)}</div>
+    <div class="standing"><div class="label">standing for at least</div><div class="big">${duration(page.now - (row.fold?.since_ms ?? row.since_ms))}</div><div class="muted small">since ${time(row.fold?.since_ms ?? row.since_ms, page)}</div></div>
+    <div class="hide"><div class="label">hidden records</div>${hiddenOf(row, page)}</div>
+    <div class="cell hurt"><div class="label">hurt</div>${hurt(row)}</div>
+    <div class="do"><div class="say"><b>${row.fold ? "The worst: " : ""}${foreign(step?.text ?? "")}</b> <span class="safe small" title=${row.safe}>${foreign(row.safe)}</span>
+      ${further.length && !page.isStale ? html`<a class="small" href=${ofIncident(row.id)}>${plural(further.length, "further step")}</a>` : nothing}${row.decision && !page.isStale ? html` <span class="muted small">${row.decision}</span>` : nothing}${commandsElsewhere(page)}</div>
+      ${command(step?.command, page)}</div></li>`;
 }
 
-function incidents(page, isWhole) {
+const HEAD = html`<div class="incident-head small muted" aria-hidden="true"><span></span><span>what stands, behind whom</span><span>owner</span><span class="number">standing for</span><span class="number">hidden records</span><span>who is hurt</span></div>`;
+const list = (rows, page) => html`${HEAD}<ol class="incidents">${rows.map((row) => incidentRow(row, page, row.id === page.chosen))}</ol>`;
+const openTitle = (page) => asOf(page) ? html`${page.pausedMs ? "Open at the pause" : "Open when last evaluated"}, at ${time(asOf(page), page)}` : "Open incidents";
+
+function incidents(page) {
   const { order, incidents: rows } = page.picture;
-  const shown = order.incidents.map((id) => rows[id]).filter((row) => row && (isWhole || row.severity !== "info"));
-  const warnings = order.incidents.map((id) => rows[id]).filter((row) => row?.severity === "info");
-  if (!shown.length && !warnings.length) return isWhole ? html`<section class="card"><div class="body">No incident is open.</div></section>` : nothing;
-  const title = asOf(page) ? html`${page.pausedMs ? "Open at the pause" : "Open when last evaluated"}, at ${time(asOf(page), page)}` : "Open incidents";
+  const all = order.incidents.map((id) => rows[id]).filter(Boolean);
+  const shown = all.filter((row) => row.severity !== "info");
+  const warnings = all.filter((row) => row.severity === "info");
+  const early = warnings.reduce((sum, row) => sum + (row.fold?.count ?? 1), 0);
+  if (!shown.length && !warnings.length) return nothing;
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents">
-    <header><h2 id="h-incidents">${title}</h2><span class="muted small">worst first · a command reads everything again, and asks before it writes</span></header>
-    <ol class="incidents">${shown.map((row) => incidentRow(row, page, row.id === page.chosen))}</ol>
-    ${!isWhole && warnings.length ? html`<div class="more">${plural(warnings.length, "early warning")}: ${warnings.slice(0, 3).map((row, i) => html`${i ? ", " : ""}<a href=${ofIncident(row.id)}>${foreign(row.holder)}</a>`)}. ${warnings.length === 1 ? "It ends at its timeout." : "Each ends at its timeout."}</div>` : nothing}
-    ${order.more_incidents ? html`<div class="more">and ${plural(order.more_incidents, "more incident")}: ${Object.entries(order.more_by_verdict).map(([verdict, number]) => `${count(number)} ${verdict}`).join(", ")}</div>` : nothing}</section>`;
+    <header><h2 id="h-incidents">${openTitle(page)}</h2><span class="muted small">who hurts somebody first · one row for each cause · <a href=${`${BASE}/incidents`}>one by one, with filters</a></span></header>
+    ${shown.length ? list(shown, page) : nothing}
+    ${warnings.length ? html`<div class="more">${plural(early, "early warning")}: ${warnings.slice(0, 3).map((row, i) => html`${i ? ", " : ""}<a href=${row.fold ? BASE + row.fold.list : ofIncident(row.id)}>${foreign(row.fold ? `${count(row.fold.count)} of ${row.fold.prefix ?? row.fold.topic ?? "several"}` : row.holder)}</a>`)}. ${early === 1 ? "It ends at its timeout." : "Each ends at its timeout."}</div>` : nothing}
+    ${order.more_incidents ? html`<div class="more">and ${plural(order.more_incidents, "more incident")} of ${plural(order.more_rows, "other cause")}: ${Object.entries(order.more_by_verdict).map(([verdict, number]) => `${count(number)} ${verdict}`).join(", ")}. <a href=${`${BASE}/incidents`}>List them</a></div>` : nothing}</section>`;
+}
+
+// --- the incidents one by one
+const FILTERS = [["verdict", "verdict"], ["owner", "owner"], ["topic", "topic"], ["prefix", "application"]];
+const withQuery = (changes) => {
+  const query = new URLSearchParams(location.search);
+  for (const [key, value] of Object.entries(changes)) if (value) query.set(key, value); else query.delete(key);
+  return `/incidents${query.size ? `?${query}` : ""}`;
+};
+
+function filters(choices, page) {
+  const query = new URLSearchParams(location.search);
+  const one = ([key, text]) => {
+    const value = query.get(key) ?? "";
+    const options = choices[key].some(([name]) => name === value) || !value ? choices[key] : [[value, 0], ...choices[key]];
+    return html`<label>${text} <select name=${key} .value=${value} @change=${(event) => page.go(withQuery({ [key]: event.target.value, offset: "", reason: "" }))}><option value="" ?selected=${!value}>any</option>${options.map(([name, number]) => html`<option value=${name} ?selected=${name === value}>${name} (${count(number)})</option>`)}</select></label>`;
+  };
+  return html`<form class="filters" aria-label="Filters" @submit=${(event) => event.preventDefault()}>${FILTERS.map(one)}${query.size ? html`<a href=${`${BASE}/incidents`}>all</a>` : nothing}</form>`;
+}
+
+export function allIncidents(found, page) {
+  const last = found.offset + found.rows.length;
+  const size = Number(new URLSearchParams(location.search).get("limit") ?? 50);
+  const pages = [found.offset ? html`<a href=${BASE + withQuery({ offset: Math.max(0, found.offset - size) || "" })}>previous</a>` : nothing, found.more ? html`<a href=${BASE + withQuery({ offset: last })}>next</a>` : nothing];
+  return [html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents"><header><h2 id="h-incidents">${openTitle(page)}</h2><span class="muted small">${found.count ? `${count(found.offset + 1)} to ${count(last)} of ${count(found.count)}` : "none"}</span></header>
+    ${filters(found.choices, page)}${found.rows.length ? list(found.rows, page) : html`<div class="body">No incident ${location.search ? "like this " : ""}is open.</div>`}
+    ${found.offset || found.more ? html`<nav class="more pages" aria-label="Pages">${pages}</nav>` : nothing}</section>`, page.picture ? recent(page) : nothing];
 }
 
 const recent = (page) => (page.picture.recent.rows.length ? ended(page.picture.recent, page, html`: <a href=${`${BASE}/ended`}>list them</a>`) : nothing);
@@ -109,14 +188,14 @@ function timeline(page) {
   const scale = axisFor(oldest, page.isLinear);
   const width = page.plotWidth;
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-lanes">
-    <header><h2 id="h-lanes">What stands in the way of readers</h2><span class="muted small">partitions with data that is open for 2 s or longer; worst first, then oldest; the axis is logarithmic</span></header>
+    <header><h2 id="h-lanes">What stands in the way of readers</h2><span class="muted small">partitions with data that is open for 2 s or longer; worst first, then oldest; the axis is ${page.isLinear ? "linear" : "logarithmic"}</span></header>
     <div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, asOf(page) ? clock(asOf(page), page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
     ${rows.map((row) => html`<div class="lane"><div class="name"><div><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></div>
       <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>${row.holder.owner ? html` · ${foreign(row.holder.owner)}` : nothing}` : "held by a transaction that is not in the list"}</div>${row.holder ? nothing : command(row.look, page)}</div>
       <div class="plot">${lane(row, scale, width, page.now, page.barNow)}</div>
-      <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${duration(page.now - row.since_ms)}${row.more + row.behind.length ? ` · ${count(row.more + row.behind.length)} more open` : ""}</div></div></div>`)}
+      <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${row.hidden === null ? nothing : growing(`lane ${row.topic}-${row.partition}`, row.hidden, page)}${duration(page.now - row.since_ms)}${row.more + row.behind.length ? ` · ${least(row.more + row.behind.length, row.more_is_least)} more open` : ""}</div></div></div>`)}
     ${order.more_lanes ? html`<p class="muted">and ${plural(order.more_lanes, "more partition")}: <a href=${`${BASE}/partitions`}>list the partitions</a></p>` : nothing}
-    ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">open, most of them for less than 2 s</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
+    ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${page.head?.judged_ms === null ? "Nothing was evaluated yet" : plural(others.count, "other")}</div><div class="muted small">${others.listed ? `${count(others.listed)} listed, the oldest for ${duration(page.now - others.oldest_ms)}` : "none of them is in the lists"}</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
       <div class="figure"><div class="small">not drawn one by one</div><div><a href=${`${BASE}/open`}>list the oldest</a></div></div></div>` : nothing}</div>
     <div class="key">${Object.entries(FORMS).map(([phase, one]) => one.key ? form(phase, one.key) : nothing)}
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><path d="M11 4h8l-4 6z" fill="var(--muted)"/></svg>its own timeout</span>
@@ -133,18 +212,31 @@ const FIGURES = [
   ["undelivered", "events not yet delivered", (one) => (one === null ? "not known" : count(one))],
 ];
 
+/** A destination that does not take what it is given; nothing for one that does. */
+function targetOf(one, page) {
+  if (one.is_stopped) return html`<p class="more"><b>${foreign(one.name)} gets no events.</b> It has answered 410. If it should get them, start the watcher again.</p>`;
+  if (one.problem === null) return nothing;
+  return html`<p class="more"><b>${foreign(one.name)} takes no events.</b> ${plural(one.waiting, "event")} ${one.waiting === 1 ? "waits" : "wait"}${one.oldest_ms === null ? "" : `, the oldest for ${duration(page.now - one.oldest_ms)}`}. Last error: ${foreign(one.problem)}</p>`;
+}
+
 function watcher(page) {
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-watcher"><header><h2 id="h-watcher">The watcher itself</h2><span class="muted small">the last hour, since this process was started</span></header>
-    <div class="health">${FIGURES.map(([key, title, shown]) => html`<figure><figcaption>${title}</figcaption><div class="big">${page.isStale ? "not known" : shown(page.picture.watcher[key]?.[0] ?? null)}</div>${plot(page.series[key] ?? [])}</figure>`)}</div>${page.status?.stopped_targets.map((one) => html`<p class="more"><b>${foreign(one)} gets no events.</b> It has answered 410. If it should get them, start the watcher again.</p>`)}</section>`;
+    <div class="health">${FIGURES.map(([key, title, shown]) => html`<figure><figcaption>${title}</figcaption><div class="big">${page.isStale ? "not known" : shown(page.picture.watcher[key]?.[0] ?? null)}</div>${plot(page.series[key] ?? [])}</figure>`)}</div>${page.status?.targets.map((one) => targetOf(one, page))}</section>`;
 }
 
 function toDo(page) {
   if (page.truth.state !== "unknown" || !page.status?.search_command) return nothing;
-  return html`<section class="card"><header><h2>What to do now</h2></header><div class="body"><p>Until the watcher evaluates again, this command finds what hangs. Exit code 3: found; 1: not everything could be checked.</p>${command(page.status.search_command, page)}<p class="muted">Then check whether this machine reaches the brokers, and whether the login works: <code>txnwatch doctor</code> tells. The watcher continues by itself.</p></div></section>`;
+  return html`<section class="card"><header><h2>What to do now</h2></header><div class="body"><p>Until the watcher evaluates again, this command finds what hangs. Exit code 3: found; 1: not everything could be checked.</p>${command(page.status.search_command, page)}<p class="muted">${GOES_ON[page.truth.why] ?? "The watcher goes on by itself once the cause is gone."} <code>txnwatch doctor</code> tells whether this machine reaches the brokers, and whether the login works.</p></div></section>`;
 }
 
-export const overview = (page) => [toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, watcher(page), recent(page)];
-export const allIncidents = (page) => [incidents(page, true), recent(page)];
+const ENDED = "If the process of the watcher has ended, it does not go on by itself: look whether it runs, and start it again if nothing else does.";
+const GOES_ON = { silent: ENDED, stopped: ENDED };
+
+/** The steps of a start, and which one is done now. */
+const starting = (page) => !page.status?.start || page.isStale && LOST_WHILE_STARTING.has(page.truth.why) ? nothing : html`<section class="card"><header><h2>The watcher starts</h2></header><ol class="body steps">${page.status.start.map((one, i) => html`<li class=${one.state === "now" ? "now" : "muted"}>${i + 1} of 3: ${one.text} <b>${one.state}</b></li>`)}</ol></section>`;
+const LOST_WHILE_STARTING = new Set(["silent", "stopped", "asking"]);
+
+export const overview = (page) => [starting(page), toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, watcher(page), recent(page)];
 
 /** An address from the operator's own file, which has only http and https; it is checked again. */
 const elsewhere = (url, text) => (/^https?:\/\//.test(url) ? html`<a href=${url} rel="noreferrer">${foreign(text)}</a>` : foreign(text));
@@ -181,7 +273,10 @@ export function watcherView(page) {
     ["open transactions that may hang", status.undecided === null ? "not known" : `${count(status.undecided)} ${status.undecided_names.join("; ")}`],
     ["last barrier", status.barrier === null ? "none" : count(status.barrier)],
     ["events that the topic has not taken", status.undelivered === null ? "not known" : count(status.undelivered)],
-    ...(page.head.instance ? [["instance", page.head.instance]] : []),
+    ["bootstrap servers", status.bootstrap_servers ?? "not known"],
+    ...(page.head.instance ? [["this instance", page.head.instance]] : []),
+    ["publishes events", status.speaks ? "this instance" : status.speaker ?? (status.speaks === null ? "not known" : "another instance, of which no heartbeat was read within a minute")],
+    ...status.targets.map((one) => [`events to ${one.name}`, one.problem ?? (one.waiting ? `${count(one.waiting)} waiting` : "all taken")]),
   ];
   return [watcher(page), watchers(page), html`<section class="card"><header><h2>What it covers</h2></header><div class="body"><dl class="facts">${facts.map(([name, text]) => html`<dt>${name}</dt><dd>${foreign(text)}</dd>`)}</dl></div></section>`];
 }
@@ -218,9 +313,9 @@ function proofCard(found, page) {
 function waits(found, page) {
   const { waits: behind, next_holder: next } = found;
   return html`<section class="card"><header><h2>What waits behind it</h2></header><div class="body tree"><div><a class="mono" href=${ofClient(found)}>${foreign(behind.holder)}</a> <span class="muted">producer ${behind.producer_id}</span></div>
-      <ul>${behind.places.map((place) => html`<li>${found.topic ? html`<a href=${ofPartition(found.topic, found.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${count(behind.hidden)} hidden`}</span></li>`)}
-      <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind${one.owner ? html` · ${foreign(one.owner)}` : nothing}</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.waiting.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">waits for its committed offsets of ${one.partitions.map((at, i) => html`${i ? ", " : ""}${foreign(at)}`)} and reads nothing after a restart or rebalance</span></li>`)}${behind.more_waiting ? html`<li>and ${behind.more_waiting} more groups wait</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">stops here, too</span></li>` : nothing}</ul></li></ul></div></section>
-    ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`Of the listed transactions, <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is the next: from <b>${count(next.start)}</b>, open for ${duration(page.now - next.since_ms)} (ends ${endsBy(next, page.now)}).` : "No other listed transaction is open on this partition. Readers come to its end."}</p><p class="muted">Listed are those that are open for 2 s or longer. If there are thousands of them, the list has the oldest.</p></div></section>` : nothing}`;
+      <ul>${behind.places.map((place) => html`<li>${found.topic ? html`<a href=${ofPartition(found.topic, found.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${least(behind.hidden, behind.hidden_is_least)} hidden`}${behind.hidden_at_ms === null ? nothing : at(behind.hidden_at_ms, page)}</span></li>`)}
+      <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind${one.behind_at_ms === null ? nothing : at(one.behind_at_ms, page)}${one.owner ? html` · ${foreign(one.owner)}` : nothing}</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.waiting.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">waits for its committed offsets of ${one.partitions.map((at, i) => html`${i ? ", " : ""}${foreign(at)}`)} and reads nothing after a restart or rebalance</span></li>`)}${behind.more_waiting ? html`<li>and ${behind.more_waiting} more groups wait</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">stops here, too</span></li>` : nothing}</ul></li></ul></div></section>
+    ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`Of the listed transactions, <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is the next: from <b>${count(next.start)}</b>, open for ${duration(page.now - next.since_ms)} (ends ${endsBy(next, page.now)}).` : "No other listed transaction is open on this partition. Readers come to its end."}</p><p class="muted">Listed are those that are open for 2 s or longer, at most the oldest of each bucket.</p></div></section>` : nothing}`;
 }
 
 // --- several clusters
@@ -237,35 +332,76 @@ export function clusters(page) {
 
 // --- what is not there
 const FORGOTTEN = "An incident is forgotten a day after its end. Its events are still in the events topic, as long as the topic keeps them.";
-const UNKNOWN_ID = ["Nothing is known under this id.", "Nothing is open for 2 s or longer under it, and no incident of it is open or has ended within a day."];
+const UNKNOWN_ID = ["Nothing is known under this id.", "It does not exist, or has nothing open for 2 s or longer, or has no place in the list of the oldest. No incident of it is open or has ended within a day."];
 const MISSING = {
   Incident: ["No incident with this id is known here.", FORGOTTEN],
   Producer: UNKNOWN_ID,
   "Transactional id": UNKNOWN_ID,
   "no Incident": ["This is not the id of an incident.", "Such an id has 32 characters: digits, and letters from a to f."],
   "no Partition": ["This is not a partition.", "An address of a partition is /partition/TOPIC/NUMBER."],
+  Found: ["Nothing that is known here has this in its name.", "It was looked for among the watched topics, the open transactions, the incidents of a day, their groups and their owners."],
   "no Producer": ["This is not a producer id.", "A producer id is a number."],
 };
 const NO_ADDRESS = ["The page has no such address.", "The incidents and the partitions are on the overview."];
 
-/** Says that something is not there; `look` is a command that may find it. */
+/** What to type about something that the watcher does not know. */
+const toType = (look, page) => (look ? html`<section class="card"><header><h2>What to type</h2></header><div class="body"><p>This command asks the brokers, and only reads.</p>${command(look, page)}</div></section>` : nothing);
+
+/** Says that something is not there, in the form of what is not known; `look` is a command that may find it. */
 export function missing(what, look, page) {
   const [title, text] = MISSING[what === "Partition" ? "no Partition" : what] ?? NO_ADDRESS;
-  return html`<section class="card"><div class="body"><h1 class="big">${title}</h1><p>${text}</p>${look ? command(look, page) : nothing}</div></section>`;
+  return html`<section class="sentence unknown missing">${sign("unknown")}<h1>${title}</h1><p>${text}</p></section>${what === "Incident" && look ? html`<section class="card"><div class="body">${command(look, page)}</div></section>` : toType(look, page)}`;
 }
 
+/** What has the text in its name. */
+export const found = ({ matches, more }, page) => html`<section class="card"><header><h1 class="big" id="h-found">Found</h1>${more ? html`<span class="muted small">and ${count(more)} more</span>` : nothing}</header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-found"><table><thead><tr><th scope="col">what</th><th scope="col">name</th></tr></thead><tbody>
+  ${matches.map((one) => html`<tr><td>${one.kind}</td><td class="mono"><a href=${BASE + one.address}>${foreign(one.text)}</a></td></tr>`)}</tbody></table></div></section>`;
+
 // --- one partition, one client, the oldest
-export function partition(found, page) {
+function partitionHead(found, page) {
+  const place = foreign(`${found.topic}-${found.partition}`);
   const worst = found.incidents[0];
-  const tone = worst ? worst.severity : found.is_unproven ? "unknown" : "limited";
-  const title = worst ? html`<b>${foreign(`${found.topic}-${found.partition}`)} stands still.</b> Readers stop ${found.last_stable === null ? "" : `at offset ${count(found.last_stable)} `}behind ${foreign(worst.holder)}.` : found.is_unproven ? html`<b>Nothing is known about ${foreign(`${found.topic}-${found.partition}`)}.</b>` : html`<b>${foreign(`${found.topic}-${found.partition}`)}.</b> No incident is open here.`;
-  return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p>watched: ${found.watched}</p></section>
+  if (worst) return [worst.severity, html`<b>${place} ${worst.places.includes(`${found.topic}-${found.partition}`) ? "stands still" : "has an incident"}.</b> Readers stop ${found.last_stable === null ? "" : `at offset ${count(found.last_stable)} `}behind ${foreign(worst.holder)}.`, `watched: ${found.watched}`];
+  if (found.is_watched === false) return ["unknown", html`<b>${place} is not watched, or does not exist.</b> Nothing is known about it.`, found.partitions_watched ? `Of ${found.topic}, the partitions 0 to ${found.partitions_watched - 1} are watched.` : `No topic with the name ${found.topic} is watched.`];
+  if (found.is_watched === null) return ["unknown", html`<b>Whether ${place} is watched is not known.</b>`, "The watcher has no list of the partitions yet."];
+  if (found.is_unproven || page.isStale) return ["unknown", html`<b>Nothing is known about ${place}${page.isStale ? " now" : ""}.</b>`, `watched: ${found.watched}`];
+  return ["limited", html`<b>${place}.</b> No incident is open here.`, `watched: ${found.watched}`];
+}
+
+// --- the wall: one sentence that is read from afar
+const TURN_MS = 10000;
+
+/** The sentence of one cluster, or about one owner's incidents; `found` has the latter. */
+export function wall(found, page) {
+  const owner = new URLSearchParams(location.search).get("owner");
+  const say = (tone, title, text) => html`<section class="sentence ${tone} wall" id="sentence">${sign(tone)}<h1>${title}</h1><p>${text}</p>
+    <div class="age"><span class="small">${page.picture?.clusters ? "read" : "evaluated"}</span> <strong>${page.head?.judged_ms ? duration(page.trueNow - page.head.judged_ms) : "never"}</strong> <span class="small">ago</span></div></section>`;
+  const lost = lostOf(page);
+  if (lost || !page.status) return say("unknown", html`<b>${lost?.[0] ?? "Unknown."}</b>`, lost?.[1](page) ?? "");
+  const name = page.head?.name ?? page.head?.cluster ?? "";
+  if (page.picture.clusters) {
+    const { clusters: rows, order } = page.picture;
+    const row = rows[order.clusters[Math.floor(page.trueNow / TURN_MS) % order.clusters.length]];
+    return say(row.tone, html`<b>${foreign(row.name)}</b> ${plain(row.text, page.now)}`, parts(page.status.headline, page.now));
+  }
+  if (!owner || ["unknown", "partial"].includes(page.truth.state)) return say(page.truth.state === "unknown" ? "unknown" : page.status.tone, parts(page.status.headline, page.truth.state === "unknown" ? page.trueNow : page.sentenceNow), html`${foreign(name)} · ${plain(page.status.detail, page.sentenceNow)}`);
+  const worst = found?.rows.find((row) => row.severity !== "info");
+  if (!worst) return say("clear", html`<b>Nothing of ${foreign(owner)} stands.</b>`, html`${foreign(name)} · ${parts(page.status.headline, page.sentenceNow)}`);
+  return say(worst.severity, html`<b>${plural(found.count, "incident")} of ${foreign(worst.owner?.name ?? owner)}.</b> <span class="keep">${worst.places.length ? places(worst) : foreign(worst.holder)}</span> for <span class="keep">${duration(page.now - worst.since_ms)}</span>.`, html`${foreign(name)} · ${foreign(worst.steps[0]?.text ?? "")} ${foreign(worst.safe)}`);
+}
+
+export function partition(found, page) {
+  const [tone, title, text] = partitionHead(found, page);
+  const head = html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p>${foreign(text)}</p></section>`;
+  if (!found.incidents.length && found.is_watched !== true) return [head, toType(found.look, page)];
+  return html`${head}
+    ${found.incidents.length ? html`<section class="card"><header><h2>What to do</h2>${found.leader === null ? nothing : html`<span class="muted small">leader: broker ${found.leader}, at ${time(found.leader_ms, page)}</span>`}</header>${list(found.incidents, page)}</section>` : nothing}
     ${found.last_stable === null ? nothing : html`<section class="card"><header><h2>Offsets</h2><span class="muted small">not to scale left of the last stable offset</span></header><div class="body"><div class="plot">${ruler(found, page.rulerWidth)}</div></div></section>`}
     <div class="two"><section class="card"><header><h2 id="h-open">Open here, in the order in which they hold readers back</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-open">
       ${found.holder_is_listed || found.last_stable === null ? nothing : html`<p>It is held by a transaction that is not in this list.</p>`}${command(found.look, page)}
       ${found.holders.length ? html`<table><thead><tr><th scope="col" class="number">from offset</th><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">ends</th></tr></thead><tbody>${found.holders.map((one) => html`<tr><td class="number">${count(one.start)}</td><td class="mono"><a href=${ofClient(one)}>${foreign(one.name)}</a></td><td>${one.state}</td><td>${duration(page.now - one.since_ms)}</td><td>${endsBy(one, page.now)}</td></tr>`)}</tbody></table>` : html`<p>Nothing is open here for 2 s or longer.</p>`}</div></section>
-    <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${found.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${found.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${count(one.behind)}</td></tr>`)}</tbody></table>
-      <p class="muted small">The lag that Kafka reports is 0 while the group stands, because it ends at the last stable offset. Really behind is up to the end of the partition.</p>` : html`<p>Groups are read only for an incident that holds a partition.</p>`}</div></section></div>`;
+    <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${found.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">lag that Kafka reports</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${found.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${one.lag === null ? "nothing committed" : count(one.lag)}</td><td class="number">${count(one.behind)}${one.behind_at_ms === null ? nothing : html`<div class="muted small">${at(one.behind_at_ms, page)}</div>`}</td></tr>`)}</tbody></table>
+      <p class="muted small">The lag that Kafka reports ends at the last stable offset, so it is 0 while the group stands. Really behind is up to the end of the partition.</p>` : html`<p>Groups are read only for an incident that holds a partition.</p>`}</div></section></div>`;
 }
 
 /** The partitions with open data; for a prepared transaction also those whose marker is missing, and what is known of it. */
@@ -290,7 +426,7 @@ export function client(found, page) {
   const states = { unowned: "No live transaction owns its data", owner_unknown: "It has open data" };
   const title = bad ? html`<b>${bad.verdict.replace("_", " ").toUpperCase()}</b> for ${duration(page.now - bad.since_ms)}` : open ? html`<b>${states[open.state] ?? open.state}</b> for ${duration(page.now - open.since_ms)}` : html`<b>Nothing is open</b> for 2 s or longer`;
   return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p class="mono">${foreign(found.name ?? "no transactional id is known")}</p></section>
-    ${bad && page.picture?.incidents[bad.id] ? html`<section class="card"><header><h2>What to do</h2></header><ol class="incidents">${incidentRow(page.picture.incidents[bad.id], page, false)}</ol></section>` : nothing}
+    ${found.row ? html`<section class="card"><header><h2>What to do</h2></header>${list([found.row], page)}</section>` : nothing}
     <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans">${spansOf(found, page)}</div></section>
     ${ownerCard(found)}
     <section class="card"><header><h2>Its incidents</h2></header><div class="body"><ol class="life">${found.incidents.map((one) => html`<li><span class="muted">${time(one.since_ms, page)}</span><span><a href=${ofIncident(one.id)}>${one.verdict}</a> · ${foreign(one.text)}</span></li>`)}</ol><p class="muted">producer ids: ${found.producer_ids.join(", ")}${found.length > 1000 ? html` · the id has ${count(found.length)} characters` : nothing}</p></div></section></div>`;
@@ -299,4 +435,4 @@ export function client(found, page) {
 export const oldest = (found, page) => html`<section class="card"><header><h1 class="big" id="h-oldest">The oldest open transactions</h1>${found.more ? html`<span class="muted small">and ${count(found.more)} more</span>` : nothing}</header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-oldest"><table><thead><tr><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">partitions</th></tr></thead><tbody>${found.rows.map((row) => html`<tr><td class="mono"><a href=${ofClient(row)}>${foreign(row.name)}</a></td><td>${row.state}</td><td>${duration(page.now - row.since_ms)}</td><td>${row.partitions.join(", ")}${row.more_partitions ? ` and ${row.more_partitions} more` : ""}</td></tr>`)}</tbody></table></div></section>`;
 
 export const partitions = (found, page) => html`<section class="card"><header><h1 class="big" id="h-partitions">Partitions that are held back</h1><span class="muted small">worst first, then oldest${found.more ? `; and ${count(found.more)} more` : ""}</span></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-partitions"><table><thead><tr><th scope="col">partition</th><th scope="col">held by</th><th scope="col">verdict or state</th><th scope="col">open for</th><th scope="col" class="number">hidden</th><th scope="col" class="number">more open</th></tr></thead><tbody>
-  ${found.rows.map((row) => html`<tr><td><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></td><td class="mono">${row.holder ? html`<a href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>` : "not in the list"}</td><td>${row.holder ? row.holder.phase.replace("_", " ") : nothing}</td><td>${duration(page.now - row.since_ms)}</td><td class="number">${row.hidden === null ? "not known" : count(row.hidden)}</td><td class="number">${count(row.more)}</td></tr>`)}</tbody></table></div></section>`;
+  ${found.rows.map((row) => html`<tr><td><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></td><td class="mono">${row.holder ? html`<a href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>` : "not in the list"}</td><td>${row.holder ? row.holder.phase.replace("_", " ") : nothing}</td><td>${duration(page.now - row.since_ms)}</td><td class="number">${row.hidden === null ? "not known" : count(row.hidden)}</td><td class="number">${least(row.more, row.more_is_least)}</td></tr>`)}</tbody></table></div></section>`;

@@ -1,0 +1,152 @@
+"""Open incidents in numbers that nobody reads one by one: a row for each cause, filters, and pages. Pure.
+
+Law: each open incident can be reached. It is in a row of the picture, or in the count of one, and every row leads to a
+list that has it (`select`). The picture has at least one row of each verdict.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from txnwatch.page.incident_rows import hidden_by, incident_row, recent_row
+from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.words import groups, name, waiting
+from txnwatch.state.model.incident import GroupState, IncidentEvent
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.telling.folding import FoldedIncidents, owner_label, prefix_of
+
+FOLDS: Final = 30
+LISTED: Final = 50
+MOST: Final = 200
+FILTERS: Final = ("owner", "topic", "verdict", "prefix", "reason")
+
+
+def folds_of(known: Knowledge) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """The rows of the picture, each with its fold, by the id of the worst incident; and their order."""
+    shown = _shown(known.folds)
+    causes = {one.cause for one in shown}
+    rest = [event for one in known.folds if one.cause not in causes for event in one.incidents]
+    rows = {
+        one.incidents[0].incident_id: {**incident_row(known, one.incidents[0]), "fold": _fold_row(known, one)}
+        for one in shown
+    }
+    return rows, {
+        "incidents": list(rows),
+        "more_rows": len(known.folds) - len(shown),
+        "more_incidents": len(rest),
+        "more_by_verdict": dict(Counter(event.verdict for event in rest)),
+    }
+
+
+def _shown(folds: Sequence[FoldedIncidents]) -> list[FoldedIncidents]:
+    """The first folds, and the first one of each verdict."""
+    places = list(range(min(FOLDS, len(folds))))
+    verdicts = {folds[at].cause.verdict for at in places}
+    for at, one in enumerate(folds[FOLDS:], FOLDS):
+        if one.cause.verdict not in verdicts:
+            verdicts.add(one.cause.verdict)
+            several = Counter(folds[place].cause.verdict for place in places)
+            last = next(place for place in reversed(places) if several[folds[place].cause.verdict] > 1)
+            places[places.index(last)] = at
+    return [folds[at] for at in sorted(places)]
+
+
+def _fold_row(known: Knowledge, one: FoldedIncidents) -> dict[str, Any] | None:
+    """What the incidents of a fold do together; None for an incident that is alone."""
+    if len(one.incidents) == 1:
+        return None
+    hidden = [hidden_by(event, known.spans) for event in one.incidents]
+    held: set[TopicPartition] = {at for event in one.incidents for at in known.spans.held_by(event)}
+    stopped = {group for event in one.incidents for group in groups(event, GroupState.STOPPED)}
+    waits = {group for event in one.incidents for group in waiting(event)}
+    cause = one.cause
+    query = {
+        "verdict": str(cause.verdict),
+        "reason": cause.reason,
+        "owner": cause.owner,
+        "topic": cause.topic,
+        "prefix": cause.prefix,
+    }
+    return {
+        "count": len(one.incidents),
+        "topic": name(cause.topic) if cause.topic is not None else None,
+        "prefix": name(cause.prefix) if cause.prefix is not None else None,
+        "producers": len({event.producer_id for event in one.incidents}),
+        "partitions": len(held),
+        "hidden": sum(found.records or 0 for found in hidden),
+        "hidden_is_least": any(found.records is None or found.is_least or found.at_ms is not None for found in hidden),
+        "stopped": len(stopped),
+        "waiting": len(waits),
+        "since_ms": min(event.open_since_ms for event in one.incidents),
+        "last_since_ms": max(event.open_since_ms for event in one.incidents),
+        "list": f"/incidents?{urlencode({key: value for key, value in query.items() if value is not None})}",
+    }
+
+
+# The list of incidents one by one.
+
+
+class IncidentFilter(NamedTuple):
+    """What an incident has to have; None for anything."""
+
+    owner: str | None = None
+    topic: str | None = None
+    verdict: str | None = None
+    prefix: str | None = None
+    reason: str | None = None
+
+    def takes(self, known: Knowledge, event: IncidentEvent) -> bool:
+        """Whether an incident is meant."""
+        return (
+            self.owner in {None, owner_label(event)}
+            and self.verdict in {None, str(event.verdict)}
+            and self.reason in {None, str(event.reason)}
+            and (self.topic is None or self.topic in _topics(known, event))
+            and (self.prefix is None or _begins(event, self.prefix))
+        )
+
+
+def _begins(event: IncidentEvent, prefix: str) -> bool:
+    return (event.transactional_id or "").startswith(prefix) or prefix_of(event) == prefix
+
+
+def _topics(known: Knowledge, event: IncidentEvent) -> Iterator[str]:
+    if event.topic is not None:
+        yield event.topic
+        return
+    yield from (at.topic for at in known.spans.held_by(event))
+    yield from (place.rpartition("-")[0] for place in event.pending_partitions)
+
+
+def select(
+    known: Knowledge, wanted: IncidentFilter, limit: int, offset: int = 0, *, has_ended: bool = False
+) -> dict[str, Any]:
+    """The incidents that are meant, worst first, as rows; `choices` are the values that a filter can have."""
+    found = known.open_incidents if not has_ended else known.ended_incidents
+    chosen = [event for event in found if wanted.takes(known, event)]
+    page = chosen[offset : offset + limit]
+    return {
+        "rows": [recent_row(event) if has_ended else incident_row(known, event) for event in page],
+        "count": len(chosen),
+        "offset": offset,
+        "more": max(0, len(chosen) - offset - len(page)),
+        "choices": _choices(known, found),
+    }
+
+
+def _choices(known: Knowledge, incidents: Sequence[IncidentEvent]) -> Mapping[str, list[list[str | int]]]:
+    """The values of each filter with their numbers, the most frequent first."""
+    counts = {key: Counter[str]() for key in FILTERS[:4]}
+    for event in incidents:
+        counts["owner"][owner_label(event)] += 1
+        counts["verdict"][str(event.verdict)] += 1
+        counts["topic"].update(set(_topics(known, event)))
+        if prefix := prefix_of(event):
+            counts["prefix"][prefix] += 1
+    return {key: [[name(value), count] for value, count in one.most_common(_CHOICES)] for key, one in counts.items()}
+
+
+_CHOICES: Final = 20
