@@ -177,7 +177,7 @@ class Lister:
         self._censuses = {following.barrier: census}
         return following
 
-    def _standing(
+    def look_where_it_stands(
         self, previous: SourceOffset, answers: Mapping[TopicPartition, ListedPartition]
     ) -> dict[TopicPartition, StandsAt]:
         """Where the last stable offset stands, of the partitions that are not read to their ends.
@@ -220,7 +220,7 @@ class Lister:
         starts = self._starts(previous, [*data, *self._coordinator_partitions()])
         answers = self._answers(self._ask(data), starts)
         data_listed_ms = self.now_ms()
-        standing = self._standing(previous, answers)
+        standing = self.look_where_it_stands(previous, answers)
         log_partitions = self._coordinator_partitions() or self._look_for_coordinator()
         if log_partitions is None:
             return None
@@ -394,9 +394,10 @@ def _end(answer: ListedOffset | Problem) -> ListedOffset | None:
 #
 # Time is covered by the agenda of each bucket: the state names the next time at which it must run. That time is "at
 # once" for everything that waits for a barrier and not for a time: an open span that no live transaction holds, a gap,
-# a partition whose leader did not answer. So the two checks of a proof are never delayed. The driver adds "at once"
-# while an incident is open or a sink has undelivered events. It writes the time and the number of the barrier together
-# with the requests of the batch. If any of this information is missing, the barrier takes place.
+# a partition whose leader did not answer. So the two checks of a proof are never delayed. The driver adds when the
+# ledger must run: at once while a candidate or an event waits, else for the next check of an open incident. It writes
+# the time and the number of the barrier together with the requests of the batch. If any of this information is missing,
+# the barrier takes place.
 #
 # At least every `IDLE_S` a barrier takes place, because heartbeats, metrics and events of other instances need it.
 

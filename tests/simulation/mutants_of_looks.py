@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.world import Setting, World
+from txnwatch.state.model.facts import StandsAt
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import BarrierNumber, Problem, TopicPartition
 from txnwatch.streaming.source.standing_looks import StandingLooks
 
 Listed = Mapping[TopicPartition, ListedOffset]
 Stable = Mapping[TopicPartition, ListedOffset | Problem]
+Watched = Mapping[TopicPartition, str]
+Found = dict[TopicPartition, StandsAt]
 
 
 class NeverAsked(StandingLooks):
-    def take(
-        self, ends: Listed, stable: Stable, watched: Collection[TopicPartition], barrier: BarrierNumber
-    ) -> set[TopicPartition]:
+    def take(self, ends: Listed, stable: Stable, watched: Watched, barrier: BarrierNumber) -> Found:
         super().take(ends, stable, watched, barrier)
-        return set()
+        self.due = set()
+        return {}
 
 
 class AskedOnce(StandingLooks):
-    """What is asked has been told."""
-
     def __init__(self) -> None:
         super().__init__()
         self.asked: set[TopicPartition] = set()
 
-    def take(
-        self, ends: Listed, stable: Stable, watched: Collection[TopicPartition], barrier: BarrierNumber
-    ) -> set[TopicPartition]:
-        due = super().take(ends, stable, watched, barrier) - self.asked
-        self.asked |= due
-        return due
+    def take(self, ends: Listed, stable: Stable, watched: Watched, barrier: BarrierNumber) -> Found:
+        found = super().take(ends, stable, watched, barrier)
+        self.due -= self.asked
+        self.asked |= self.due
+        return found
 
 
 class WithLooks(WorldReader):

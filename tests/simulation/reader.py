@@ -12,7 +12,7 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from unittest import mock
 
@@ -23,7 +23,7 @@ from support.facts import DictStore, decode_bucket, encode_bucket
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import LastOpenLists
-from txnwatch.state.model.facts import Barrier, CensusTaken, Fact, PartitionNotice
+from txnwatch.state.model.facts import Barrier, CensusTaken, Fact, PartitionNotice, StandsAt
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusReason,
@@ -45,7 +45,7 @@ from txnwatch.streaming.source.driver_file import DriverRequests, NextBarrierDue
 from txnwatch.streaming.source.lister import can_skip
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
-from txnwatch.streaming.source.planner import Limits, RereadRequest, census_of, requests_after
+from txnwatch.streaming.source.planner import Limits, ListedPartition, RereadRequest, census_of, requests_after
 from txnwatch.streaming.source.tasks import TaskPlan, plan_reads
 
 POLICY = DetectionPolicy(unreadable_tries=2, unreadable_ms=0)
@@ -144,11 +144,13 @@ class WorldReader:
         self.rereads: set[RereadRequest] = set()
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
-        if chance.random() < _SHARE_BY_LOOKS:
+        self.has_rounds = True
+        if chance.random() >= 1 - _SHARE_BY_LOOKS:
             self.options = replace(self.options, census_interval_s=_NEVER_S)
             self.lister.options = self.lister.schedule.options = self.options
             self.lister.schedule.behind_due_s = float("inf")
             self.seen["where it stands, and no round"] += 1
+            self.has_rounds = False
         self.starts_at_stable = world.setting.starts_at_stable
         if self.starts_at_stable:
             self.options = replace(self.options, starting_offsets=LATEST)
@@ -266,6 +268,7 @@ class WorldReader:
         with (
             mock.patch.object(listing, "read_driver_file", read_requests),
             mock.patch.object(listing, "can_skip", self.can_skip),
+            mock.patch.object(self.lister, "look_where_it_stands", self.look_where_it_stands),
         ):
             end = self.lister.next_offset(self.done)  # type: ignore[arg-type]
         if end is None:
@@ -276,6 +279,16 @@ class WorldReader:
             for partition, start in end.begun.items()
         )
         return ReaderListing(end, since, *moments[0])
+
+    def look_where_it_stands(
+        self, previous: SourceOffset, answers: Mapping[TopicPartition, ListedPartition]
+    ) -> dict[TopicPartition, StandsAt]:
+        """The looks; where rounds show everything they take no time, so the other draws stay the same."""
+        self.view.is_still = self.has_rounds
+        try:
+            return listing.Lister.look_where_it_stands(self.lister, previous, answers)
+        finally:
+            self.view.is_still = False
 
     def due_ms(self, emitted: Iterable[Finding]) -> int:
         """When the next barrier has to be, as the driver works it out."""

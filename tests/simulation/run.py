@@ -81,6 +81,7 @@ def _rest(reader: WorldReader, oracle: Oracle) -> None:
     world.note("--- everything stands still ---")
     rate = world.setting.rate
     reader.settle()
+    reader.lister.schedule.round_due_s = 0.0  # a minute passes: a hang above another one may wait for the round
     world.replicate_all()
     world.setting = replace(world.setting, rate=0.0)
     last: BatchResult | None = None

@@ -35,6 +35,7 @@ class View:
         unanswered: how often a request for one partition is lost.
         throttled: how often a Fetch is answered without records because of a quota.
         refreshed: the tick of the last Metadata answer.
+        is_still: whether a listing takes no time and is always answered, so it draws nothing.
     """
 
     def __init__(self, world: World, rng: random.Random, unanswered: float, throttled: float = 0.0) -> None:
@@ -43,6 +44,7 @@ class View:
         self.throttled = throttled
         self.metadata: Metadata | None = None
         self.refreshed = self.reconnects = 0
+        self.is_still = False
         self._rng = rng
         self._rng_of_rechecks = random.Random(repr(rng.getstate()[1][:4]))  # the other draws stay the same
 
@@ -115,14 +117,16 @@ class View:
         del timeout_s
         answers: dict[TopicPartition, ListedOffset | Problem] = {}
         for partition in sorted(partitions):  # callers may hand a set, whose order changes from run to run
-            self.world.churn()
+            if not self.is_still:
+                self.world.churn()
             answers[partition] = self._listed(partition, timestamp, isolation)
         return answers
 
     def _listed(self, partition: TopicPartition, timestamp: int, isolation: int) -> ListedOffset | Problem:
         log = self.find(partition)
         is_away = log is None or not log.has_leader or self._is_hidden(partition.topic)
-        if self._rng.random() < self.unanswered or is_away or log is None:
+        is_lost = not self.is_still and self._rng.random() < self.unanswered
+        if is_lost or is_away or log is None:
             return _NO_ANSWER
         info = self.known.info(partition)
         if info is None or info.leader_epoch != log.epoch:

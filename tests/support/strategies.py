@@ -25,6 +25,7 @@ from txnwatch.state.model.facts import (
     OpenDescribed,
     PartitionNotice,
     ProducerSeen,
+    StandsAt,
     Throttled,
     TransactionalIdGone,
     TransactionSeen,
@@ -257,6 +258,7 @@ barriers = st.builds(
     st.just(0) | st.integers(-9999, 9999),
     st.frozensets(data_partitions, max_size=2),
     st.frozensets(logs, max_size=2),
+    st.dictionaries(data_partitions, st.builds(StandsAt, offsets, st.integers(0, 9), st.integers(1, 9)), max_size=2),
 )
 notices = st.builds(
     PartitionNotice,
