@@ -65,12 +65,14 @@ class Oracle:
     Attributes:
         candidates: the last candidate of each reported span.
         undecided: hangs that were asked about while a part of the log was away, where a second owner could be.
+        undescribed: partitions that a census has failed to describe, and none has described since.
     """
 
     world: World
     reported: dict[tuple[TopicPartition, int], SpanId] = field(default_factory=dict)
     found: set[SpanId] = field(default_factory=set)
     undecided: set[SpanId] = field(default_factory=set)
+    undescribed: set[TopicPartition] = field(default_factory=set)
     candidates: dict[SpanId, SpanCandidate] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     time: TimeOracle = field(init=False)
@@ -102,6 +104,8 @@ class Oracle:
                 self._ended(emitted, result)
         if not result.is_committed:
             self.reported, self.found, self.time.reported = before, found, reported
+        else:
+            self._take_census(result)
 
     def _about_transaction(self, emitted: TransactionCandidate | TransactionMoved, barrier: Barrier) -> Iterator[str]:
         if isinstance(emitted, TransactionMoved):
@@ -113,6 +117,13 @@ class Oracle:
         name = self.reported.pop((ended.partition, ended.producer_id), None)
         if ended.how is SpanEnd.MARKER and name is not None and self.world.hanging.get(name, END) <= result.before:
             self.problems.append(f"FALSE END: {name} at barrier {result.barrier.number}")
+
+    def _take_census(self, result: BatchResult) -> None:
+        """Remembers what is not described, as a watch does (watch/coverage.py)."""
+        for taken in result.emitted:
+            if isinstance(taken, CensusResult):
+                kept = set[TopicPartition]() if taken.is_round else self.undescribed.difference(taken.described)
+                self.undescribed = kept.union(taken.failed)
 
     def _candidate(self, candidate: SpanCandidate, result: BatchResult) -> None:
         span = candidate.span
@@ -205,7 +216,7 @@ class Oracle:
         `unread` has the partitions that were not read in one of the last batches.
         """
         world, barrier = self.world, last.barrier
-        failed = {at for finding in last.emitted if isinstance(finding, CensusResult) for at in finding.failed}
+        failed = self.undescribed
         read = {
             known.log: known
             for known in world.coordinators.transactions.values()

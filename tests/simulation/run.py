@@ -108,6 +108,7 @@ def _stay_behind(reader: WorldReader, oracle: Oracle) -> None:
     the log, if an unclean election opened it again: nothing that is read belongs to it.
     """
     reader.stay_behind()
+    _take_a_round(reader)
     reader.world.setting = replace(reader.world.setting, rate=0.0)
     batches_with_a_whole_log = 0
     for _ in range(_MOST_SETTLING_BATCHES):
@@ -124,9 +125,16 @@ def _stay_behind(reader: WorldReader, oracle: Oracle) -> None:
     oracle.check_while_behind()
 
 
+def _take_a_round(reader: WorldReader) -> None:
+    """A round of the census, if a hang has no record left: where nothing stands, only a round shows it."""
+    if any(map(reader.world.is_without_records, reader.world.hanging)):
+        reader.lister.schedule.round_due_s = 0.0
+
+
 def _settle(reader: WorldReader, oracle: Oracle) -> None:
     """Runs batches while nothing moves, until no range has to be read again, and a few more."""
     reader.settle()
+    _take_a_round(reader)
     reader.world.setting = replace(reader.world.setting, rate=0.0)
     for _ in range(_MOST_SETTLING_BATCHES):
         reader.world.wait(_LONG_MS)

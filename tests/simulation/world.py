@@ -235,10 +235,13 @@ class World:
 
     def is_reopened_without_records(self, span: SpanId) -> bool:
         """Whether the marker of a span is lost, and all its records were deleted before."""
+        return span in self.reopened and self.is_without_records(span)
+
+    def is_without_records(self, span: SpanId) -> bool:
+        """Whether all records of a span were deleted: it may hide nothing, and then nothing stands."""
         log = self.data[span.partition]
         records = [one for one in log.entries if isinstance(one.body, Data) and one.next_offset > log.start]
-        is_left = any(one.body.producer_id == span.producer_id and one.offset >= span.start for one in records)
-        return span in self.reopened and not is_left
+        return not any(one.body.producer_id == span.producer_id and one.offset >= span.start for one in records)
 
     # What happens by itself in every cluster.
 
