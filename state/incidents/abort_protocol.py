@@ -127,8 +127,10 @@ def closing_marker(incident: IncidentEvent) -> Plan[Marker | None]:
     """The marker that closed the incident's transaction; None if the log of its partition does not certainly show it.
 
     It is searched for above an end of the same leader at which the transaction was open. Another leader may have
-    another log: the first marker there may be of other data.
+    another log: the first marker there may be of other data. The incident is one that this process has found.
     """
+    if incident.txn_start_offset is None:
+        return None
     span = start_of(incident)
     reading = (yield from ask(ReadPartitions([span.partition])))[span.partition]
     is_same_log = reading.leader_epoch is not None and reading.leader_epoch == incident.evidence.leader_epoch

@@ -26,14 +26,17 @@ from txnwatch.state.evidence.ending import (
     no_longer_open,
     pause_ms,
     span_end,
+    span_resolution,
     transaction_end,
     unexplained_since,
     with_owner,
 )
 from txnwatch.state.evidence.read_committed import UnmovedOffset, blocked_reads, look_again
+from txnwatch.state.incidents.abort_protocol import closing_marker
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans
 from txnwatch.state.incidents.life import Happening, NextStep
+from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
     Change,
     DescribeTransactions,
@@ -44,7 +47,7 @@ from txnwatch.state.incidents.wanted import (
     Say,
     ask,
 )
-from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.findings import SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.incident import (
     AffectedGroup,
     IncidentEvent,
@@ -308,7 +311,8 @@ class OpenChecks:
         self.due_ms = now_ms + pause_ms((known.detected_at_ms for known in store.open_incidents), now_ms)
         for incident, now, resolution in (yield from self.follow_up.look(book.left_to_us(now_ms), now_ms)):
             if resolution is not None:
-                yield from self._end(incident, Happening.OVER, resolution, now_ms)
+                read = yield from self._with_marker(incident, resolution, now_ms)
+                yield from self._end(incident, Happening.OVER, read, now_ms)
             elif needs_update(incident, update := updated(now, now_ms)):
                 yield from changed(book, incident, book.as_found(update))
         left = book.left_to_us(now_ms)
@@ -318,6 +322,20 @@ class OpenChecks:
             yield from self._end(incident, Happening.CONTRADICTED, resolution, now_ms)
         if self.follow_up.is_waiting:
             self.due_ms = now_ms + LOG_SHOWS_MS
+
+    def _with_marker(self, incident: IncidentEvent, end: Resolution, now_ms: TimestampMs) -> Plan[Resolution]:
+        """The end with the marker that closed the data: nobody has read it where the state has not shown the end."""
+        proof = self.book.findings.get(incident.span) if incident.span is not None else None
+        if proof is None or not is_unexplained(end) or not self.book.is_found(incident):
+            return end
+        marker = yield from closing_marker(incident)
+        if marker is None:
+            return end
+        candidate = proof.candidate
+        how = SpanEnd.ABSORBED if candidate.span.absorbed else SpanEnd.MARKER
+        ended = SpanEnded(candidate.producer_id, candidate.partition, candidate.span, how, marker)
+        ours = self.book.findings.marker(key_of(candidate))
+        return span_resolution(ended, incident, None, now_ms, candidate.view, ours)
 
     def _end(
         self, incident: IncidentEvent, happens: Happening, resolution: Resolution, now_ms: TimestampMs

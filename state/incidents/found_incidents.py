@@ -69,6 +69,7 @@ from txnwatch.state.model.pauses import Attempts
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import (
+    AT_ONCE,
     NEVER_MS,
     CoordinatorAccess,
     DurationMs,
@@ -106,7 +107,7 @@ class SpanIncidents:
         book = self.book
         found = [(one, _key_of_end(one)) for one in emitted if isinstance(one, SpanEnded)]
         ends = [(end, key, known) for end, key in found if (known := self._ended_by(end, key)) is not None]
-        ends = yield from ask(Within(END_BUDGET_MS, with_closing_markers(ends)))
+        ends = yield from ask(Within(END_BUDGET_MS, with_closing_markers(book, ends)))
         names = {incident.transactional_id for ended, _, incident in ends if ended.how is SpanEnd.MARKER}
         named = sorted(name for name in names if name is not None)
         owners = (yield from ask(DescribeTransactions(named))) if named else {}
@@ -240,22 +241,20 @@ class SpanIncidents:
 _EndOfIncident = tuple[SpanEnded, SpanKey, IncidentEvent]
 
 
-def with_closing_markers(ends: Sequence[_EndOfIncident]) -> Plan[list[_EndOfIncident]]:
+def with_closing_markers(book: Book, ends: Sequence[_EndOfIncident]) -> Plan[list[_EndOfIncident]]:
     """The ends, with the markers that the log of the partition shows and the state has not read.
 
-    The state does not read them if the partition is watched by censuses only, or if a part of its log was not read.
+    The state does not read them if the partition is watched by censuses only, or if a part of its log was not read. The
+    evidence of another writer is not believed: it says where the marker is searched for.
     """
     found: list[_EndOfIncident] = []
     for ended, key, incident in ends:
-        marker = ended.marker
-        if marker is None and ended.how in _MAY_HAVE_MARKER and not ending.is_another(ended.span, incident):
+        marker = None
+        is_open_question = ended.marker is None and ended.how in _MAY_HAVE_MARKER
+        if is_open_question and book.is_found(incident) and not ending.is_another(ended.span, incident):
             marker = yield from closing_marker(incident)
-        read = (
-            ended
-            if marker is None or ended.marker is not None
-            else with_changes(ended, how=SpanEnd.MARKER, marker=marker)
-        )
-        found.append((read, key, incident))
+        how = SpanEnd.ABSORBED if ended.span.absorbed else SpanEnd.MARKER
+        found.append((ended if marker is None else with_changes(ended, how=how, marker=marker), key, incident))
     return found
 
 
@@ -375,7 +374,10 @@ class OutcomeRetries:
 
     @property
     def due_ms(self) -> TimestampMs:
-        """When an outcome that is awaited is asked for again."""
+        """When an outcome that is awaited is asked for again: at once, if only the next listing is awaited."""
+        found = (self.book.findings.get(key_of(awaited.candidate)) for awaited in self._awaited.values())
+        if any(evidence is not None and evidence.pending is not None for evidence in found):
+            return AT_ONCE
         return min((awaited.attempts.due_ms for awaited in self._awaited.values()), default=NEVER_MS)
 
     def opened(self, incident: IncidentEvent, candidate: SpanCandidate, outcome: Outcome) -> None:

@@ -196,7 +196,20 @@ class Lister:
                 listed[at] = answer.end
         moved = self.looks.moved(listed)
         stable = self._ask(moved, isolation=ends.READ_COMMITTED) if moved else {}
-        return self.looks.take(listed, stable, watched, BarrierNumber(previous.barrier + 1))
+        return self._begun_there(self.looks.take(listed, stable, watched, BarrierNumber(previous.barrier + 1)))
+
+    def _begun_there(self, standing: Mapping[TopicPartition, StandsAt]) -> dict[TopicPartition, StandsAt]:
+        """Those at whose last stable offset a transaction begins.
+
+        A last stable offset is never below the start of the log. At the start, the transaction that stands may have
+        begun below it, and another one there: that one may end, and the offset still stands.
+        """
+        starts = self._ask(standing, timestamp=ends.EARLIEST) if standing else {}
+        return {
+            at: one
+            for at, one in standing.items()
+            if isinstance(start := starts[at], ListedOffset) and (start.offset < one.offset or one.offset == 0)
+        }
 
     def take_throttled(self) -> dict[str, DurationMs]:
         """How long brokers have throttled the listing since the last call, by the kind of request."""

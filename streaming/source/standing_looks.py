@@ -10,7 +10,8 @@ Law: a marker raises the end of a log. So where the end has not moved, the last 
 requested. A partition in which nothing is written costs one answer a look.
 
 Law: under one leader epoch a last stable offset does not go back, and no two transactions begin at one offset. So what
-a census has shown to begin there is open for as long as the offset stands (`StandsAt`, state/detection/proof.py).
+a census has shown to begin there is open for as long as the offset stands above the start of the log (`StandsAt`,
+state/detection/proof.py).
 
 Apart: the lister asks the leaders, and this is pure.
 """
@@ -25,8 +26,7 @@ from txnwatch.state.model.pauses import doubled
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import BarrierNumber, LeaderEpoch, Offset, Problem, TopicPartition
 
-LONGEST_PAUSE: Final = 64  # barriers
-_AT_ONCE: Final = BarrierNumber(0)
+LONGEST_PAUSE: Final = 8  # looks; short, because a leader may not have answered, and more may hang above what stands
 
 
 class StandingLook(NamedTuple):
@@ -36,7 +36,7 @@ class StandingLook(NamedTuple):
         topic_id: of the partition's topic.
         since: the barrier of the first look at which the last stable offset was there.
         times: how often its leader was asked since then.
-        due: the barrier from which on the leader is asked again.
+        due: the look from which on the leader is asked again.
     """
 
     topic_id: str
@@ -45,7 +45,7 @@ class StandingLook(NamedTuple):
     stable: Offset
     since: BarrierNumber
     times: int = 0
-    due: BarrierNumber = _AT_ONCE
+    due: int = 0
 
     @property
     def is_below_end(self) -> bool:
@@ -68,6 +68,7 @@ class StandingLooks:
     def __init__(self) -> None:
         self.due: set[TopicPartition] = set()
         self._looks: dict[TopicPartition, StandingLook] = {}
+        self._number = 0  # of the look; a barrier that is left out is a look, too
 
     def moved(self, ends: Mapping[TopicPartition, ListedOffset]) -> list[TopicPartition]:
         """The partitions whose last stable offset has to be requested, because their end is another one."""
@@ -90,6 +91,7 @@ class StandingLooks:
         """
         self._looks = {at: look for at, look in self._looks.items() if at in watched}
         self.due, standing = set(), {}
+        self._number += 1
         for at, end in ends.items():
             before, answer = self._looks.get(at), stable.get(at)
             known = answer if answer is not None else before
@@ -98,22 +100,20 @@ class StandingLooks:
             stands_at = known.stable if isinstance(known, StandingLook) else known.offset
             now = StandingLook(watched[at], end.offset, end.leader_epoch, stands_at, barrier)
             if before is not None and before.is_below_end and before.place == now.place:
-                now = self._standing(at, before, now, barrier)
+                now = self._standing(at, before, now)
                 standing[at] = StandsAt(now.stable, now.epoch, now.since)
             elif before is not None and before.times:
                 self.due.add(at)
             self._looks[at] = now
         return standing
 
-    def _standing(
-        self, at: TopicPartition, before: StandingLook, now: StandingLook, barrier: BarrierNumber
-    ) -> StandingLook:
+    def _standing(self, at: TopicPartition, before: StandingLook, now: StandingLook) -> StandingLook:
         now = now._replace(since=before.since, times=before.times, due=before.due)
-        if barrier < before.due:
+        if self._number < before.due:
             return now
         self.due.add(at)
         pause = doubled(1, LONGEST_PAUSE, before.times)
-        return now._replace(times=before.times + 1, due=BarrierNumber(barrier + pause))
+        return now._replace(times=before.times + 1, due=self._number + pause)
 
     @staticmethod
     def _is_same_end(before: StandingLook | None, end: ListedOffset) -> bool:

@@ -69,6 +69,12 @@ def test_a_fault_gets_its_verdict_and_no_other(
                 VERDICT_S,
                 f"{scenario.name}: its owner",
             )
+            if published.event.outcome_doubt is OutcomeDoubt.LISTING_AWAITED:  # before Kafka 4.0: about a second
+                eventually(
+                    lambda: with_outcome(all_published(world, start, fault, wanted)) != published.event,
+                    VERDICT_S,
+                    f"{scenario.name}: its outcome",
+                )
             must_work_when_pasted(replace(published.event, transactional_id=named), capsys)
         others = answers_of_others(world, fault) if results is not None else {}
     finally:
@@ -121,10 +127,17 @@ def must_have_its_outcome(world: FaultWorld, scenario: Scenario, fault: Fault, e
     assert event.expected_outcome == ExpectedOutcome.UNKNOWN
 
 
+def with_outcome(published: list[PublishedEvent]) -> IncidentEvent:
+    """The event that has the outcome: before Kafka 4.0 it follows the first one, once a later listing has come."""
+    found = [one.event for one in published if one.event.expected_outcome != ExpectedOutcome.UNKNOWN]
+    first = published[0].event
+    return found[0] if found and first.outcome_doubt is OutcomeDoubt.LISTING_AWAITED else first
+
+
 def must_be_as_expected(world: FaultWorld, scenario: Scenario, fault: Fault, published: list[PublishedEvent]) -> None:
     event, end = published[0].event, published[-1].event
     assert (event.verdict, event.reason) == (scenario.verdicts[-1], scenario.reason)
-    must_have_its_outcome(world, scenario, fault, event)
+    must_have_its_outcome(world, scenario, fault, with_outcome(published))
     assert end.transactional_id == fault.transactional_id
     assert end.resolution is not None
     assert end.resolution.how == scenario.how

@@ -61,7 +61,7 @@ PLANTED: dict[str, Planted] = {
         H.WITHDRAWN, {"found": NO_STEP}, 1524, forging=False, settings=(LATE_OR_LOST,)
     ),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
-    "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}, 100),
+    "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}, 405),
     "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}, 114),
     "a record of another writer is believed": Planted(H.FOREIGN_RECORD, {"found": NextStep.CLAIM}),
     "a record after our end stays the last one": Planted(H.FOREIGN_RECORD, {"ended": NextStep.CLAIM}),

@@ -57,7 +57,7 @@ class PlantedMethod(NamedTuple):
 
 
 PLANTED: dict[str, PlantedMethod] = {
-    "what was not told is forgotten": PlantedMethod(Untold, "keep", lambda *_: None),
+    "what was not told is forgotten": PlantedMethod(Untold, "keep", lambda *_: None, 20),
     "what was never published is told as an update": PlantedMethod(Untold, "take_opening", lambda *_: None),
     "what the speaker has told is told again": PlantedMethod(Untold, "told", lambda *_: None),
     "the outcome of the former speaker is dropped": PlantedMethod(Book, "hear_outcome", lambda *_: None, 60),
