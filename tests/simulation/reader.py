@@ -144,13 +144,11 @@ class WorldReader:
         self.rereads: set[RereadRequest] = set()
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
-        self.has_rounds = True
-        if chance.random() >= 1 - _SHARE_BY_LOOKS:
+        self.has_rounds = chance.random() < 1 - _SHARE_BY_LOOKS
+        if not self.has_rounds:
             self.options = replace(self.options, census_interval_s=_NEVER_S)
             self.lister.options = self.lister.schedule.options = self.options
             self.lister.schedule.behind_due_s = float("inf")
-            self.seen["where it stands, and no round"] += 1
-            self.has_rounds = False
         self.starts_at_stable = world.setting.starts_at_stable
         if self.starts_at_stable:
             self.options = replace(self.options, starting_offsets=LATEST)
@@ -284,11 +282,8 @@ class WorldReader:
         self, previous: SourceOffset, answers: Mapping[TopicPartition, ListedPartition]
     ) -> dict[TopicPartition, StandsAt]:
         """The looks; where rounds show everything they take no time, so the other draws stay the same."""
-        self.view.is_still = self.has_rounds
-        try:
+        with mock.patch.object(self.view, "is_still", self.has_rounds):
             return listing.Lister.look_where_it_stands(self.lister, previous, answers)
-        finally:
-            self.view.is_still = False
 
     def due_ms(self, emitted: Iterable[Finding]) -> int:
         """When the next barrier has to be, as the driver works it out."""

@@ -155,7 +155,7 @@ def test_without_faults_nothing_ever_hangs() -> None:
 
 def test_only_a_full_census_shows_a_transaction_without_records_that_an_unclean_election_opens_again() -> None:
     """The reader of this world takes one at its end; the product takes one each minute (`heal_interval_ms`)."""
-    with mock.patch.object(World, "is_reopened_without_records", return_value=False):
+    with mock.patch.object(World, "is_without_records", return_value=False):
         assert any("MISSED WHILE BEHIND" in problem for problem in run(108_007_391).problems)
     assert run(108_007_391).problems == []
 

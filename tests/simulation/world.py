@@ -233,10 +233,6 @@ class World:
             self.was_hanging.setdefault(span, []).append((self.hanging.pop(span), self.tick, is_held))
             self.note(f"  => {span.partition}@{span.start} of producer id {span.producer_id} no longer hangs")
 
-    def is_reopened_without_records(self, span: SpanId) -> bool:
-        """Whether the marker of a span is lost, and all its records were deleted before."""
-        return span in self.reopened and self.is_without_records(span)
-
     def is_without_records(self, span: SpanId) -> bool:
         """Whether all records of a span were deleted: it may hide nothing, and then nothing stands."""
         log = self.data[span.partition]
