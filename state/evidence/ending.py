@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from msgspec.structs import replace as with_changes
+
 from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
 from txnwatch.state.model.incident import EndedBy, EndKind, ExpectedOutcome, GroupState, IncidentEvent, Resolution
@@ -164,6 +166,11 @@ def span_resolution(
             return _end(EndKind.TRUNCATED, EndedBy.UNKNOWN, now_ms, "the log was truncated below the open data")
         case how:
             return no_longer_open(now_ms, _NOT_SEEN[how])
+
+
+def with_marker(ended: SpanEnded, marker: Marker) -> SpanEnded:
+    """The end by a marker that was read from the partition later than by the state."""
+    return with_changes(ended, how=SpanEnd.ABSORBED if ended.span.absorbed else SpanEnd.MARKER, marker=marker)
 
 
 def is_of_earlier_data(span: Span, incident: IncidentEvent) -> bool:

@@ -29,6 +29,7 @@ from txnwatch.state.evidence.ending import (
     span_resolution,
     transaction_end,
     unexplained_since,
+    with_marker,
     with_owner,
 )
 from txnwatch.state.evidence.read_committed import UnmovedOffset, blocked_reads, look_again
@@ -332,10 +333,9 @@ class OpenChecks:
         if marker is None:
             return end
         candidate = proof.candidate
-        how = SpanEnd.ABSORBED if candidate.span.absorbed else SpanEnd.MARKER
-        ended = SpanEnded(candidate.producer_id, candidate.partition, candidate.span, how, marker)
+        ended = SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.MARKER, marker)
         ours = self.book.findings.marker(key_of(candidate))
-        return span_resolution(ended, incident, None, now_ms, candidate.view, ours)
+        return span_resolution(with_marker(ended, marker), incident, None, now_ms, candidate.view, ours)
 
     def _end(
         self, incident: IncidentEvent, happens: Happening, resolution: Resolution, now_ms: TimestampMs

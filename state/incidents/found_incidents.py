@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from msgspec.structs import replace as with_changes
-
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.ending import SECOND_LOOK_MS
@@ -253,8 +251,7 @@ def with_closing_markers(book: Book, ends: Sequence[_EndOfIncident]) -> Plan[lis
         is_open_question = ended.marker is None and ended.how in _MAY_HAVE_MARKER
         if is_open_question and book.is_found(incident) and not ending.is_another(ended.span, incident):
             marker = yield from closing_marker(incident)
-        how = SpanEnd.ABSORBED if ended.span.absorbed else SpanEnd.MARKER
-        found.append((ended if marker is None else with_changes(ended, how=how, marker=marker), key, incident))
+        found.append((ended if marker is None else ending.with_marker(ended, marker), key, incident))
     return found
 
 

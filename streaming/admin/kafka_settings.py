@@ -1,4 +1,7 @@
-"""Settings of Kafka, from DescribeConfigs: those of brokers, topics and groups, and the coordinators' scan interval."""
+"""Settings of Kafka, from DescribeConfigs: those of brokers, topics and groups, and the coordinators' scan interval.
+
+Access rules are asked for here, too (DescribeAcls).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafka.protocol.admin import (
-    DescribeConfigsRequest,
-)
+from kafka.protocol.admin import DescribeAclsRequest, DescribeConfigsRequest
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import BrokerId, DurationMs, Problem
@@ -169,3 +170,30 @@ def scan_interval_warning(cluster: Cluster) -> str | None:
         f"not every broker returns {SCAN_INTERVAL} ({why}); if none does, `late` uses the default of "
         f"{DEFAULT_SCAN_INTERVAL_MS} ms: grant DESCRIBE_CONFIGS on the cluster, or set --coordinator-scan-interval-ms"
     )
+
+
+# The access rules (ACLs) about a resource, whoever they allow or deny.
+
+ANY, MATCH = 1, 2
+_HIGHEST_OF_ACLS = 3
+
+
+def describe_acls(cluster: Cluster, resource: int, name: str | None, pattern: int) -> Any:
+    """The answer of a broker to DescribeAcls, of any principal, host, operation and permission.
+
+    Raises:
+        BrokerError: no broker answers, or none knows the request.
+    """
+    connection = cluster.any_connection()
+    version = connection.require_version(DescribeAclsRequest, highest=_HIGHEST_OF_ACLS, lowest=1)
+    request = DescribeAclsRequest(
+        version=version,
+        resource_type_filter=resource,
+        resource_name_filter=name,
+        pattern_type_filter=pattern,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
+    )
+    return cluster.call(connection, request)

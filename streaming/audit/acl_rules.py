@@ -8,22 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from kafka.protocol.admin import DescribeAclsRequest
-
 from txnwatch.state.audit.audit_facts import AclRule, NotAudited
 from txnwatch.state.audit.right_checks import CLUSTER, TOPIC, TRANSACTIONAL_ID
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ErrorCode
+from txnwatch.streaming.admin.kafka_settings import MATCH, describe_acls
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import problem_of
 
 # Kafka's classes ResourceType, PatternType, AclOperation and AclPermissionType
 _RESOURCES: Final = {2: TOPIC, 4: CLUSTER, 5: TRANSACTIONAL_ID}
 _OPERATIONS: Final = {2: "All", 4: "Write", 7: "Alter", 9: "ClusterAction"}
-_ANY, _MATCH, _LITERAL, _PREFIXED, _ALLOW = 1, 2, 3, 4, 3
+_LITERAL, _PREFIXED, _ALLOW = 3, 4, 3
 _ASKED: Final = (
-    (2, TRANSACTION_STATE_TOPIC, _MATCH),
-    (2, CONSUMER_OFFSETS_TOPIC, _MATCH),
+    (2, TRANSACTION_STATE_TOPIC, MATCH),
+    (2, CONSUMER_OFFSETS_TOPIC, MATCH),
     (4, "kafka-cluster", _LITERAL),
     (5, "*", _LITERAL),
 )
@@ -41,20 +40,8 @@ def read_rules(cluster: Cluster) -> FoundRules:
     """The rules about what a check judges."""
     found: list[AclRule] = []
     try:
-        connection = cluster.any_connection()
-        version = connection.require_version(DescribeAclsRequest, highest=3, lowest=1)
         for resource, name, pattern in _ASKED:
-            request = DescribeAclsRequest(
-                version=version,
-                resource_type_filter=resource,
-                resource_name_filter=name,
-                pattern_type_filter=pattern,
-                principal_filter=None,
-                host_filter=None,
-                operation=_ANY,
-                permission_type=_ANY,
-            )
-            answer = cluster.call(connection, request)
+            answer = describe_acls(cluster, resource, name, pattern)
             if answer.error_code == ErrorCode.SECURITY_DISABLED:
                 return FoundRules(is_open=True)
             problem = problem_of(answer.error_code)

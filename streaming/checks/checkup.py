@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafka.protocol.admin import (
-    DescribeAclsRequest,
     DescribeClusterRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
@@ -41,7 +40,7 @@ from txnwatch.state.model.values import (
     lease_groups,
 )
 from txnwatch.streaming.admin.group_rights import GroupRights, group_rights
-from txnwatch.streaming.admin.kafka_settings import LONGEST_TIMEOUT, SCAN_INTERVAL, settings_of
+from txnwatch.streaming.admin.kafka_settings import LONGEST_TIMEOUT, MATCH, SCAN_INTERVAL, describe_acls, settings_of
 from txnwatch.streaming.admin.replicas import read_replicas
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -81,7 +80,7 @@ _INTERNAL = (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC)
 # Who may write to a topic by the cluster's ACLs; the caller needs DESCRIBE on the cluster.
 
 # Kafka's classes ResourceType, PatternType, AclOperation and AclPermissionType
-_TOPIC, _MATCH, _ANY, _ALL, _WRITE, _DENY, _ALLOW = 2, 2, 1, 2, 4, 2, 3
+_TOPIC, _ALL, _WRITE, _DENY, _ALLOW = 2, 2, 4, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +101,7 @@ class Writers:
 def writers_of(cluster: Cluster, topic: str) -> Writers:
     """Asks for the ACLs that match the topic's name: its own, those of a prefix, and those of all topics."""
     try:
-        connection = cluster.any_connection()
-        version = connection.require_version(DescribeAclsRequest, highest=3, lowest=1)
-        request = DescribeAclsRequest(
-            version=version,
-            resource_type_filter=_TOPIC,
-            resource_name_filter=topic,
-            pattern_type_filter=_MATCH,
-            principal_filter=None,
-            host_filter=None,
-            operation=_ANY,
-            permission_type=_ANY,
-        )
-        answer = cluster.call(connection, request)
+        answer = describe_acls(cluster, _TOPIC, topic, MATCH)
     except BrokerError as exc:
         return Writers(problem=Problem.from_error(exc))
     if answer.error_code == ErrorCode.SECURITY_DISABLED:

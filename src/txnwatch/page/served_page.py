@@ -30,9 +30,10 @@ from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_route
 from txnwatch.page.store import PageStore
 from txnwatch.page.storms import FILTERS, LISTED, MOST, IncidentFilter, select
 from txnwatch.page.watcher_facts import facts_of
-from txnwatch.page.words import as_text, counted, duration, evaluated
+from txnwatch.page.words import as_text, counted, evaluated
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
+from txnwatch.state.text import duration_text
 
 _SAMPLE_S: Final = 5.0
 _LOOKED_AT_S: Final = 10.0
@@ -309,12 +310,12 @@ def _incident_lines(row: Mapping[str, Any], now_ms: TimestampMs) -> Iterator[str
     fold, where = row["fold"], ", ".join(row["places"]) or "no partition stands"
     if fold is not None:
         what = fold["topic"] or fold["prefix"] or "several"
-        since = duration(now_ms - fold["since_ms"])
+        since = duration_text(now_ms - fold["since_ms"])
         yield f"{row['tag']}  {fold['count']} incidents of {what}, on {fold['partitions']} partitions, for {since}"
         yield f"  all of them: /api/v1{fold['list']}"
-        yield f"  the worst: {where}  behind {row['holder']}  for {duration(now_ms - row['since_ms'])}"
+        yield f"  the worst: {where}  behind {row['holder']}  for {duration_text(now_ms - row['since_ms'])}"
     else:
-        yield f"{row['tag']}  {where}  behind {row['holder']}  for {duration(now_ms - row['since_ms'])}"
+        yield f"{row['tag']}  {where}  behind {row['holder']}  for {duration_text(now_ms - row['since_ms'])}"
     yield f"  {row['why']}"
     yield f"  hidden from readers: {_hidden(row, now_ms)}"
     yield f"  hurt: {_hurt(row)}"
@@ -328,7 +329,7 @@ def _hidden(row: Mapping[str, Any], now_ms: TimestampMs) -> str:
     if found["hidden"] is None:
         return "not known"
     at_ms = None if row["fold"] is not None else row["hidden_at_ms"]
-    age = f", {duration(now_ms - at_ms)} ago" if at_ms is not None else ""
+    age = f", {duration_text(now_ms - at_ms)} ago" if at_ms is not None else ""
     return f"{'at least ' if found['hidden_is_least'] else ''}{counted(found['hidden'], 'record')}{age}"
 
 

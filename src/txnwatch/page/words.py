@@ -32,7 +32,7 @@ from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.model.verdicts import rank, undetected
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.telling.statements import VERDICT_WORDS, how_it_ended
-from txnwatch.state.text import cut, printable, two_units
+from txnwatch.state.text import cut, duration_text, printable
 
 Part = str | int
 LONGEST_NAME: Final = 160
@@ -212,22 +212,14 @@ def worst_first(events: Iterable[IncidentEvent]) -> list[IncidentEvent]:
     return sorted(events, key=lambda event: (rank(event.verdict), event.open_since_ms, event.incident_id))
 
 
-def duration(milliseconds: int) -> str:
-    """A duration in words, for the page as text."""
-    seconds = max(0, milliseconds) / 1000
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds)} s" if seconds < 60 else two_units(int(seconds), minute="min", gap=" ")
-
-
 def evaluated(judged_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
     """How long ago a barrier was evaluated, for the page as text."""
-    return f"evaluated {duration(now_ms - judged_ms)} ago" if judged_ms is not None else "never evaluated"
+    return f"evaluated {duration_text(now_ms - judged_ms)} ago" if judged_ms is not None else "never evaluated"
 
 
 def as_text(parts: Sequence[Part], now_ms: TimestampMs) -> str:
     """A headline as text."""
-    return "".join(part if isinstance(part, str) else duration(now_ms - part) for part in parts)
+    return "".join(part if isinstance(part, str) else duration_text(now_ms - part) for part in parts)
 
 
 # Whom to call, as values of the JSON: the owner of a transaction and of a group, and what its id says.
