@@ -123,6 +123,9 @@ class OwnerLookup(Protocol):
     def of(self, subject: Subject) -> Named:
         """The owner of a transaction, and what has made its id."""
 
+    def owner(self, subject: Subject) -> OwningTeam | None:
+        """The owner alone."""
+
     def of_group(self, group_id: str) -> OwningTeam | None:
         """The owner of a consumer group."""
 
@@ -132,6 +135,9 @@ class _NoOwners:
 
     def of(self, subject: Subject) -> Named:  # noqa: ARG002 - see OwnerLookup
         return Named()
+
+    def owner(self, subject: Subject) -> OwningTeam | None:  # noqa: ARG002
+        return None
 
     def of_group(self, group_id: str) -> OwningTeam | None:  # noqa: ARG002
         return None

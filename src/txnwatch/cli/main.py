@@ -47,6 +47,7 @@ COMMANDS = (
     "owners",
     "prepare",
     "events",
+    "history",
     "status",
     "page",
     "completion",

@@ -11,7 +11,7 @@ itself. An error has the file, the entry, the key, what is expected and what was
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
@@ -23,7 +23,7 @@ from txnwatch.config import RunSettings
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.setting_sources import OWNER_ENTRIES, toml_of
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ownership import WITHOUT_OWNER, Certainty, FoundBy, Named, OwningTeam, Subject
+from txnwatch.state.model.ownership import WITHOUT_OWNER, Certainty, FoundBy, IdMaker, Named, OwningTeam, Subject
 from txnwatch.state.text import GIVEN_NAME, is_host_name
 
 STAR: Final = "*"
@@ -106,14 +106,22 @@ class OwnerTable:
     def of(self, subject: Subject) -> Named:
         """The owner of a transaction, and what has made its id."""
         application = taken_apart(subject)
-        is_certain = application is not None and application.certainty is Certainty.CERTAIN
-        names = {
-            FoundBy.TRANSACTIONAL_ID: subject.transactional_id,
-            FoundBy.APPLICATION: application.name if application is not None and is_certain else None,
-            FoundBy.TOPIC: subject.topic,
-        }
-        found = (self._owner(what, name) for what, name in names.items() if name is not None)
-        return Named(next(filter(None, found), None), application)
+        return Named(self._first(subject, lambda: application), application)
+
+    def owner(self, subject: Subject) -> OwningTeam | None:
+        """The owner alone: an id is taken apart only if that can lead to one."""
+        return self._first(subject, lambda: taken_apart(subject) if self.patterns.get(FoundBy.APPLICATION) else None)
+
+    def _first(self, subject: Subject, application: Callable[[], IdMaker | None]) -> OwningTeam | None:
+        def names() -> Iterator[tuple[FoundBy, str | None]]:
+            yield FoundBy.TRANSACTIONAL_ID, subject.transactional_id
+            maker = application()
+            is_certain = maker is not None and maker.certainty is Certainty.CERTAIN
+            yield FoundBy.APPLICATION, maker.name if maker is not None and is_certain else None
+            yield FoundBy.TOPIC, subject.topic
+
+        found = (self._owner(what, name) for what, name in names() if name is not None)
+        return next(filter(None, found), None)
 
     def of_group(self, group_id: str) -> OwningTeam | None:
         """The owner of a consumer group."""

@@ -75,6 +75,7 @@ def test_without_a_server_it_is_usage(command: tuple[str, ...], capsys: pytest.C
 AT = ("--topic", "t", "--partition", "0")
 SHARED = {
     "events": ("events",),
+    "history": ("history",),
     "status": ("status",),
     "doctor": ("doctor",),
     "abort": ("abort", *AT, "--start-offset", "0"),

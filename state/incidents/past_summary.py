@@ -1,0 +1,342 @@
+"""How often, whose, how long and how ended: the incidents of a while in numbers, and as CSV and Markdown. Pure.
+
+An incident counts in the window if it was open at any moment of it. It is counted once, also if it was opened before
+the window or is still open, and each number says so. A transaction on several partitions counts on each of them.
+
+Law: names are text of others. In CSV no cell begins like a formula; in Markdown a name is a code span that nothing
+leaves, so that it makes no link, mention or column.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from txnwatch.state.incidents.heartbeat import AHEAD_MS
+from txnwatch.state.incidents.past_incidents import IncidentHistory, PastIncident
+from txnwatch.state.model.errors import SkipReason
+from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
+from txnwatch.state.telling.statements import END_MEANS
+from txnwatch.state.text import duration_text, printable, utc_text
+
+
+class Facet(StrEnum):
+    """What incidents are counted by."""
+
+    OWNER = "owner"
+    TRANSACTIONAL_ID = "transactional_id"
+    PARTITION = "partition"
+    VERDICT = "verdict"
+    DAY = "day"
+
+
+BEFORE: Final = "before"  # the day of what was opened before the window
+STILL_OPEN: Final = "still_open"
+_NO_PLACE, _NO_ID = "no partition", "no transactional id"
+
+
+class PastWindow(NamedTuple):
+    """From when to when; `to_ms` is now."""
+
+    from_ms: TimestampMs
+    to_ms: TimestampMs
+
+
+class PastGroup(NamedTuple):
+    """Incidents that have something in common, in numbers.
+
+    Attributes:
+        still_open: how many are open by their last event.
+        opened_before: how many were opened before the window.
+        median_ms, longest_ms, total_ms: for how long at least; of an open one until now, also before the window.
+        last_ms: when the last one was opened.
+        ends: how they ended, with numbers.
+    """
+
+    by: Facet
+    name: str
+    incidents: int
+    still_open: int
+    opened_before: int
+    median_ms: DurationMs
+    longest_ms: DurationMs
+    total_ms: DurationMs
+    last_ms: TimestampMs
+    verdicts: tuple[tuple[str, int], ...]
+    ends: tuple[tuple[str, int], ...]
+
+
+class PastSummary(NamedTuple):
+    """The incidents of a window.
+
+    Attributes:
+        incidents: the last one first.
+        by_hand: how many aborts by hand were told beside them.
+        ahead: how many were left out, because their last event is from the future.
+        elsewhere: how many are of other clusters.
+        skipped: how many records of the topic were no events.
+        complete_since_ms: since when no incident is missing because there are too many.
+    """
+
+    window: PastWindow
+    incidents: Sequence[PastIncident]
+    by_hand: int
+    ahead: int
+    elsewhere: int
+    skipped: Mapping[SkipReason, int]
+    complete_since_ms: TimestampMs
+
+    @property
+    def still_open(self) -> int:
+        """How many are open by their last event."""
+        return sum(one.kind.how is None for one in self.incidents)
+
+    @property
+    def opened_before(self) -> int:
+        """How many were opened before the window."""
+        return sum(one.since_ms < self.window.from_ms for one in self.incidents)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no incident of the window is missing because there are too many."""
+        return self.complete_since_ms <= self.window.from_ms
+
+    def groups(self, by: Facet) -> list[PastGroup]:
+        """The numbers of each group: the days in order, else the most frequent first."""
+        found: dict[str, list[PastIncident]] = {}
+        for one in self.incidents:
+            for key in _KEYS[by](one, self.window):
+                found.setdefault(key, []).append(one)
+        groups = [self._group(by, key, members) for key, members in found.items()]
+        return sorted(groups, key=_day if by is Facet.DAY else _most_first)
+
+    def _group(self, by: Facet, name: str, members: Sequence[PastIncident]) -> PastGroup:
+        lengths = [one.length_ms(self.window.to_ms) for one in members]
+        return PastGroup(
+            by,
+            name,
+            incidents=len(members),
+            still_open=sum(one.kind.how is None for one in members),
+            opened_before=sum(one.since_ms < self.window.from_ms for one in members),
+            median_ms=DurationMs(int(statistics.median(lengths))),
+            longest_ms=max(lengths),
+            total_ms=DurationMs(sum(lengths)),
+            last_ms=max(one.since_ms for one in members),
+            verdicts=_counts(str(one.kind.verdict) for one in members),
+            ends=_counts(str(one.kind.how or STILL_OPEN) for one in members),
+        )
+
+
+def summary_of(history: IncidentHistory, window: PastWindow, cluster_id: str | None = None) -> PastSummary:
+    """The incidents of a window; `cluster_id`: only those of this cluster."""
+    now = [one for one in history.incidents if one.time_ms <= window.to_ms + AHEAD_MS]
+    ahead = len(history.incidents) - len(now)
+    inside = [one for one in now if one.overlaps(*window)]
+    ours = [one for one in inside if cluster_id in {None, one.subject.cluster_id}]
+    watched = [one for one in ours if not one.kind.is_by_hand]
+    return PastSummary(
+        window,
+        sorted(watched, key=lambda one: (-one.since_ms, one.incident_id)),
+        by_hand=len(ours) - len(watched),
+        ahead=ahead,
+        elsewhere=len(inside) - len(ours),
+        skipped=dict(history.skipped),
+        complete_since_ms=history.complete_since_ms,
+    )
+
+
+def _counts(found: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(Counter(found).items(), key=lambda one: (-one[1], one[0])))
+
+
+def _most_first(group: PastGroup) -> tuple[int, int, str]:
+    return -group.incidents, -group.total_ms, group.name
+
+
+def _day(group: PastGroup) -> tuple[bool, str]:
+    return group.name != BEFORE, group.name
+
+
+def _day_of(one: PastIncident, window: PastWindow) -> tuple[str, ...]:
+    if one.since_ms < window.from_ms:
+        return (BEFORE,)
+    return (f"{datetime.fromtimestamp(one.since_ms // 1000, UTC):%Y-%m-%d}",)
+
+
+_KEYS: Final[Mapping[Facet, Callable[[PastIncident, PastWindow], Sequence[str]]]] = {
+    Facet.OWNER: lambda one, _: (one.subject.owner,),
+    Facet.TRANSACTIONAL_ID: lambda one, _: (one.subject.name if one.subject.name is not None else _NO_ID,),
+    Facet.PARTITION: lambda one, _: one.subject.places or (_NO_PLACE,),
+    Facet.VERDICT: lambda one, _: (str(one.kind.verdict),),
+    Facet.DAY: _day_of,
+}
+
+
+# In words.
+
+
+def how_ended(one: PastIncident) -> str:
+    """How an incident ended, and by whom."""
+    if one.kind.how is None:
+        return "still open"
+    by = "" if one.kind.by in {None, "unknown"} else f" by {str(one.kind.by).replace('_', ' ')}"
+    return f"{END_MEANS[one.kind.how]}{by}"
+
+
+def headline_of(found: PastSummary) -> str:
+    """The summary in one sentence."""
+    count = len(found.incidents)
+    since = utc_text(found.window.from_ms)
+    if not count:
+        return f"No incident since {since}."
+    parts = [f"{count:,} {'incident' if count == 1 else 'incidents'} since {since}"]
+    if found.opened_before:
+        parts.append(f"{found.opened_before:,} opened before")
+    if found.still_open:
+        parts.append(f"{found.still_open:,} still open")
+    longest = max(one.length_ms(found.window.to_ms) for one in found.incidents)
+    return f"{', '.join(parts)}. The longest was open for at least {duration_text(longest)}."
+
+
+def remarks(found: PastSummary) -> Iterator[str]:
+    """What the numbers do not have, one sentence each."""
+    if found.by_hand:
+        yield f"{found.by_hand:,} aborts by hand have incidents of their own, which are not counted."
+    if found.ahead:
+        yield f"{found.ahead:,} incidents are left out: their last event is from the future."
+    if found.elsewhere:
+        yield f"{found.elsewhere:,} incidents of other clusters are left out."
+    for why, count in found.skipped.items():
+        yield f"{count:,} {'record was' if count == 1 else 'records were'} no valid event ({why})."
+    if not found.is_complete:
+        yield f"There are too many: some that ended before {utc_text(found.complete_since_ms)} are missing."
+
+
+# As CSV.
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+INCIDENT_COLUMNS: Final = (
+    *("incident_id", "cluster_id", "verdict", "severity", "since", "ended", "state", "opened_before", "seconds"),
+    *("how", "by", "owner", "transactional_id", "producer_id", "partitions"),
+)
+
+
+def as_csv(found: PastSummary, by: Facet | None = None) -> str:
+    """A row for each incident, or for each group."""
+    rows = map(_group_cells, found.groups(by)) if by is not None else (_cells(one, found) for one in found.incidents)
+    columns = GROUP_COLUMNS if by is not None else INCIDENT_COLUMNS
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerows([columns, *([_cell(value) for value in row] for row in rows)])
+    return text.getvalue()
+
+
+def _cell(value: str | int) -> str | int:
+    """A cell; a text that a spreadsheet takes for a formula gets an apostrophe before it."""
+    if isinstance(value, int):
+        return value
+    shown = printable(value)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+
+
+def _cells(one: PastIncident, found: PastSummary) -> tuple[str | int, ...]:
+    kind, about, to_ms = one.kind, one.subject, found.window.to_ms
+    more = (f"and {about.more_places} more",) if about.more_places else ()
+    return (
+        *(one.incident_id, about.cluster_id, str(kind.verdict), str(kind.severity)),
+        rfc3339(one.since_ms),
+        rfc3339(one.ended_ms) if one.ended_ms is not None else "",
+        "ended" if kind.how is not None else STILL_OPEN,
+        "yes" if one.since_ms < found.window.from_ms else "no",
+        one.length_ms(to_ms) // 1000,
+        *(str(kind.how or ""), str(kind.by or ""), about.owner, about.name or "", about.producer_id),
+        " ".join((*about.places, *more)),
+    )
+
+
+GROUP_COLUMNS: Final = PastGroup._fields
+
+
+def _group_cells(group: PastGroup) -> tuple[str | int, ...]:
+    return (
+        *(str(group.by), group.name, *group[2:8], rfc3339(group.last_ms)),
+        *("; ".join(f"{name} {count}" for name, count in one) for one in (group.verdicts, group.ends)),
+    )
+
+
+# As Markdown, for a ticket.
+
+_TICKS: Final = re.compile("`+")
+_ROWS: Final = 10
+_LISTED: Final = 50
+
+
+def as_markdown(found: PastSummary, title: str, facets: Sequence[Facet]) -> str:
+    """The numbers of each facet, and the last incidents; the lists have limits, and say so."""
+    to = utc_text(found.window.to_ms)
+    lines = [f"### Incidents of {_code(title)} until {to}", "", headline_of(found), ""]
+    lines += [line for one in remarks(found) for line in (one, "")]
+    for by in facets:
+        groups = found.groups(by)
+        shown = groups if by is Facet.DAY else groups[:_ROWS]
+        lines += _table((by.replace("_", " "), *_NUMBERS), map(_numbers, shown))
+        lines += [f"and {len(groups) - len(shown):,} more", ""] if len(groups) > len(shown) else []
+    shown_ones = found.incidents[:_LISTED]
+    columns = ("since", "verdict", "partition", "transactional id", "owner", "open for at least", "end", "incident")
+    lines += _table(columns, (_told(one, found) for one in shown_ones))
+    if len(found.incidents) > _LISTED:
+        lines += [f"and {len(found.incidents) - _LISTED:,} more", ""]
+    source = (
+        "Source: the events topic, which others may be able to write. Look again (`txnwatch explain`) before you act."
+    )
+    return "\n".join([*lines, source, ""])
+
+
+_NUMBERS: Final = ("incidents", "still open", "opened before", "median", "longest", "in all", "ends")
+
+
+def _numbers(group: PastGroup) -> tuple[str, ...]:
+    times = (duration_text(one) for one in (group.median_ms, group.longest_ms, group.total_ms))
+    ends = ", ".join(f"{count} {how.replace('_', ' ')}" for how, count in group.ends)
+    return (
+        _code(group.name),
+        *(f"{one:,}" for one in (group.incidents, group.still_open, group.opened_before)),
+        *times,
+        ends,
+    )
+
+
+def _told(one: PastIncident, found: PastSummary) -> tuple[str, ...]:
+    about = one.subject
+    more = f" and {about.more_places} more" if about.more_places else ""
+    before = " (before)" if one.since_ms < found.window.from_ms else ""
+    return (
+        f"{utc_text(one.since_ms)}{before}",
+        str(one.kind.verdict).replace("_", " "),
+        f"{', '.join(map(_code, about.places))}{more}",
+        _code(about.name) if about.name is not None else f"producer {about.producer_id}",
+        _code(about.owner),
+        duration_text(one.length_ms(found.window.to_ms)),
+        how_ended(one),
+        f"`{one.incident_id}`",
+    )
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    cells = [columns, ["---"] * len(columns), *rows]
+    return [*(f"| {' | '.join(row)} |" for row in cells), ""]
+
+
+def _code(text: str) -> str:
+    """A code span: its fence is longer than every run of backticks in it, and it has no bar of a table."""
+    shown = printable(text).replace("|", "\\x7c")
+    fence = "`" * (max((len(one) for one in _TICKS.findall(shown)), default=0) + 1)
+    pad = " " if shown.startswith("`") or shown.endswith("`") or not shown.strip() else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
