@@ -247,6 +247,7 @@ def _continues(known: IncidentEvent, found: IncidentEvent) -> IncidentEvent:
         cluster_name=known.cluster_name,
         consumer_groups=known.consumer_groups,
         waiting_groups=known.waiting_groups,
+        connect=known.connect,
         lso_standing_ms=known.lso_standing_ms,
         cleanup_policy=known.cleanup_policy,
         transactional_id=found.transactional_id or known.transactional_id,

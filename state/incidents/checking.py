@@ -51,6 +51,7 @@ from txnwatch.state.incidents.wanted import (
 from txnwatch.state.model.findings import SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.incident import (
     AffectedGroup,
+    ConnectUse,
     IncidentEvent,
     Resolution,
     WaitingGroup,
@@ -135,17 +136,25 @@ class Surroundings:
     Attributes:
         consumer_groups: None if the affected groups are not known.
         waiting_groups: by span; a span is missing if the groups that wait for it are not known.
+        connect: what Kafka Connect keeps on the partition, if it does.
     """
 
     lso_standing_ms: DurationMs
     consumer_groups: tuple[AffectedGroup, ...] | None = None
     waiting_groups: Mapping[SpanStart, tuple[WaitingGroup, ...]] = field(default_factory=dict)
+    connect: ConnectUse | None = None
 
     def added_to(self, incident: IncidentEvent) -> IncidentEvent:
         """The incident with these values; the groups that it has stay if the current ones are not known."""
         groups = incident.consumer_groups if self.consumer_groups is None else self.consumer_groups
         waiting = self.waiting_groups.get(_span_of(incident), incident.waiting_groups)
-        return replace(incident, lso_standing_ms=self.lso_standing_ms, consumer_groups=groups, waiting_groups=waiting)
+        return replace(
+            incident,
+            lso_standing_ms=self.lso_standing_ms,
+            consumer_groups=groups,
+            waiting_groups=waiting,
+            connect=self.connect or incident.connect,
+        )
 
 
 @dataclass(slots=True)
@@ -246,7 +255,8 @@ class FollowUp:
                 unassigned=answer.unassigned,
             )
             self._unmoved[partition] = seen.offset
-            found[partition] = Surroundings(elapsed(seen.offset.since_ms, now_ms), seen.affected, waiting.groups)
+            standing_ms, connect = elapsed(seen.offset.since_ms, now_ms), answer.connect.get(partition.topic)
+            found[partition] = Surroundings(standing_ms, seen.affected, waiting.groups, connect)
             if seen.affected is not None:
                 self._affected[partition] = seen.affected
         return found

@@ -83,6 +83,10 @@ WAITING: Final[dict[str, Check]] = {
     "group_id": _NAME,
     "partitions": _all(_is_partition),
 }
+CONNECT: Final[dict[str, Check]] = {
+    "topic": is_topic_name,
+    "group_id": _NAME,
+}
 OWNER: Final[dict[str, Check]] = {
     "team": _like(GIVEN_NAME),
     **dict.fromkeys(("name", "contact", "ref"), is_text(OWNER_BYTES)),
@@ -160,6 +164,7 @@ EVENT: Final[dict[str, Check]] = {
     "pending_partitions": _all(_is_partition),
     "consumer_groups": _all(_record(GROUP)),
     "waiting_groups": _all(_record(WAITING)),
+    "connect": _record(CONNECT),
     "evidence": _record(EVIDENCE),
     "outcome_detail": _TEXT,
     "outcome_by": _NAME,

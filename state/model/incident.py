@@ -96,6 +96,14 @@ class GroupState(StrEnum):
     AT_RISK = "at_risk"
 
 
+class ConnectSetting(StrEnum):
+    """The setting of Kafka Connect's workers that names one of their internal topics."""
+
+    OFFSETS = "offset.storage.topic"
+    CONFIGS = "config.storage.topic"
+    STATUS = "status.storage.topic"
+
+
 class Decision(StrEnum):
     """A decision about the marker of a hanging transaction; FENCE is the fence of its transactional id before it."""
 
@@ -186,6 +194,15 @@ class WaitingGroup:
 
     group_id: str
     partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectUse:
+    """An internal topic of Kafka Connect, known by its name; `group_id` is the group of its workers, if it is known."""
+
+    topic: str
+    setting: ConnectSetting
+    group_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +322,7 @@ class IncidentEvent:
     pending_partitions: tuple[str, ...] = ()
     consumer_groups: tuple[AffectedGroup, ...] = ()
     waiting_groups: tuple[WaitingGroup, ...] = ()
+    connect: ConnectUse | None = None
     evidence: Evidence
     expected_outcome: ExpectedOutcome
     outcome_doubt: OutcomeDoubt | None = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from txnwatch.state.model.incident import IncidentEvent, WaitingGroup
+from txnwatch.state.model.incident import ConnectUse, IncidentEvent, WaitingGroup
 from txnwatch.state.model.transaction import Marker, SpanData, TransactionDescription, TransactionState
 from txnwatch.state.model.values import (
     BrokerId,
@@ -268,11 +268,13 @@ class GroupOffsets:
         problems: why groups may be missing: one entry per broker or reason, not one per group.
         unassigned: groups without a committed offset on some of the partitions, of which it is not known now what their
             members are assigned: they rebalance, or they also read a topic that is hidden.
+        connect: by topic, what Kafka Connect keeps in it.
     """
 
     offsets: Mapping[TopicPartition, tuple[GroupOffset, ...]]
     problems: tuple[str, ...] = ()
     unassigned: tuple[str, ...] = ()
+    connect: Mapping[str, ConnectUse] = field(default_factory=dict)
 
 
 class WaitingGroups(NamedTuple):

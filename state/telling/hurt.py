@@ -1,18 +1,23 @@
-"""Whom an open transaction hurts, in words: readers of its partition, consumer groups, and the log cleaner.
+"""Whom an open transaction hurts, in words: readers of its partition, consumer groups, Connect, and the log cleaner.
+
+A worker of Kafka Connect that starts reads the three internal topics to their ends, which it lists with
+read_uncommitted, before it loads a connector. With exactly.once.source.support it reads the first two with
+read_committed, so behind an open transaction it never comes to that end. No group shows it: these consumers have none.
 
 Names of groups come from clients, so every text is escaped where it is printed. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from txnwatch.state.model.incident import AffectedGroup, WaitingGroup
+from txnwatch.state.model.incident import AffectedGroup, ConnectSetting, ConnectUse, WaitingGroup
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, TopicPartition
-from txnwatch.state.text import quoted, some
+from txnwatch.state.text import cut, quoted, some
 
 _NAMED = 5  # groups, and partitions of a group, in the text; the JSON has all
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+CONNECT_STOPS = "Kafka Connect's workers that start now load no connectors"
 
 
 def held_text(partition: TopicPartition, stable: Offset | None, end: Offset | None, hidden: int) -> str:
@@ -66,3 +71,14 @@ def affected_lines(groups: Sequence[AffectedGroup], stable: Offset) -> Iterable[
             named = [f"{quoted(one.group_id)} (at {one.committed_offset}, lag {one.hidden_lag})" for one in found]
             names = some(named, _NAMED)
             yield f"If they read with read_committed, these groups stop here; they {place}: {names}."
+
+
+def connect_text(use: ConnectUse, shown: Callable[[str], str] = cut) -> str:
+    """What an open transaction on an internal topic of Connect stops; `shown` makes names of others safe."""
+    workers = f"the workers of group {shown(use.group_id)}" if use.group_id is not None else "its workers"
+    reads = "isolation.level=read_committed" if use.setting is ConnectSetting.STATUS else "exactly.once.source.support"
+    return (
+        f"By its name, {shown(use.topic)} is an internal topic of Kafka Connect ({use.setting} of {workers}). Workers "
+        f"with {reads} that start now load no connectors: they read it to its end with read_committed first, and wait "
+        "there until this transaction has ended. Do not restart workers that run: they go on."
+    )

@@ -23,7 +23,7 @@ from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerEpoch, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Family, Reason, Verdict
 from txnwatch.state.telling.commands import has_fence, is_look
-from txnwatch.state.telling.hurt import held_text
+from txnwatch.state.telling.hurt import connect_text, held_text
 from txnwatch.state.text import cut, duration_text, some, utc_text
 
 
@@ -34,6 +34,7 @@ class StatementKind(StrEnum):
     SINCE = "since"
     WHOM = "whom"
     HURT = "hurt"
+    CONNECT = "connect"
     WHY = "why"
     OUTCOME = "outcome"
     SAFE = "safe"
@@ -318,6 +319,8 @@ def _tell(event: IncidentEvent, shown: Shown, is_open: Container[str] | None) ->
     hurt = " ".join(_hurt(event, shown) if event.is_open else _was_hurt(event, shown))
     if hurt:
         yield Told(StatementKind.HURT, hurt)
+    if event.connect is not None and event.is_open:
+        yield Told(StatementKind.CONNECT, connect_text(event.connect, shown))
     if event.is_open:
         if event.verdict is Verdict.HANGING:
             yield Told(StatementKind.OUTCOME, _outcome(event, shown))

@@ -11,7 +11,7 @@ problem and not an empty answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets, WaitingGroups
 from txnwatch.state.model.values import BrokerId, Offset, Problem, SpanStart, TopicPartition
 from txnwatch.streaming.admin.assignments import Assignments, GroupToDescribe, read_assignments
+from txnwatch.streaming.admin.connect_topics import connect_uses
 from txnwatch.streaming.admin.group_rights import hides_groups
 from txnwatch.streaming.admin.share_groups import NO_LAG, read_committed_only, share_offsets, share_positions
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
@@ -36,7 +37,7 @@ _GROUPS_AT_A_TIME = 500
 _WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
 _COMMITTING_PROTOCOLS = {"consumer", "streams", ""}  # empty: the group committed offsets without joining
 _SHARE, _CONNECT = "share", "connect"
-_READING_PROTOCOLS = frozenset({*_COMMITTING_PROTOCOLS, _SHARE})
+_KNOWN_PROTOCOLS = frozenset({*_COMMITTING_PROTOCOLS, _SHARE, _CONNECT})
 _HIDDEN = "hidden groups are not listed: GROUP_AUTHORIZATION_FAILED: DESCRIBE on all groups is missing"
 Groups = dict[str, bool]
 
@@ -128,7 +129,7 @@ class ClusterGroups:
         found: dict[TopicPartition, list[GroupOffset]] = {partition: [] for partition in wanted}
         problems: Counter[str] = Counter()
         try:
-            committing, sharing, joined = self._listed(problems) if wanted else ({}, {}, [])
+            committing, sharing, joined, workers = self._listed(problems) if wanted else ({}, {}, [], [])
         except BrokerError as exc:
             return GroupOffsets(dict.fromkeys(wanted, ()), (str(exc),))
         unknown = Unknown()
@@ -144,6 +145,7 @@ class ClusterGroups:
             {partition: tuple(offsets) for partition, offsets in found.items()},
             tuple(f"{problem} ({count} groups)" if count > 1 else problem for problem, count in problems.items()),
             tuple(sorted(assigned.unknown)),
+            connect_uses({at.topic for at in wanted}, shown_topics(self._cluster), workers),
         )
 
     def waiting(self, spans: Iterable[SpanStart]) -> WaitingGroups:
@@ -153,8 +155,7 @@ class ClusterGroups:
     def find(self, group_id: str) -> FoundGroup:
         """Searches every broker for a group. Sends one request per broker, and one about the right."""
         problems: Counter[str] = Counter()
-        rows = self._rows(problems, {*_READING_PROTOCOLS, _CONNECT})
-        found = [group for group in rows if group.group_id == group_id]
+        found = [group for group in self._rows(problems) if group.group_id == group_id]
         if not found:
             self._note_hidden(problems)
         return FoundGroup(found[0] if found else None, tuple(problems))
@@ -162,7 +163,7 @@ class ClusterGroups:
     def unstable(self, partition: TopicPartition) -> UnstableGroups:
         """The groups that do not get their committed offset of a partition, because it is pending in a transaction."""
         problems: Counter[str] = Counter()
-        committing, _, _ = self._listed(problems)
+        committing, *_ = self._listed(problems)
         found: list[str] = []
         for part in _parts(committing):
             asked = {node: [CommittedKey(name, partition) for name in groups] for node, groups in part.items()}
@@ -204,20 +205,24 @@ class ClusterGroups:
 
     def _listed(
         self, problems: Counter[str]
-    ) -> tuple[dict[BrokerId, Groups], dict[BrokerId, Groups], list[KnownGroup]]:
+    ) -> tuple[dict[BrokerId, Groups], dict[BrokerId, Groups], list[KnownGroup], list[str]]:
         """For each broker its groups, and whether each has members: groups that commit, and share groups.
 
-        The third are those of the first that have members.
+        The third are those of the first that have members, and the fourth the groups of Connect's workers.
         """
         committing: dict[BrokerId, Groups] = {}
         sharing: dict[BrokerId, Groups] = {}
         joined: list[KnownGroup] = []
+        workers: list[str] = []
         for group in self._rows(problems):
+            if group.is_connect:
+                workers.append(group.group_id)
+                continue
             kinds = sharing if group.is_share else committing
             kinds.setdefault(group.coordinator, {})[group.group_id] = group.has_members
             if group.has_members and not group.is_share:
                 joined.append(group)
-        return committing, sharing, joined
+        return committing, sharing, joined, workers
 
     def _assigned(
         self, joined: Iterable[KnownGroup], found: dict[TopicPartition, list[GroupOffset]], unknown: Unknown
@@ -233,8 +238,8 @@ class ClusterGroups:
                     found[at].append(GroupOffset(name, None, has_members=True))
         return answer
 
-    def _rows(self, problems: Counter[str], protocols: Collection[str] = _READING_PROTOCOLS) -> Iterator[KnownGroup]:
-        """The groups of every broker with one of some protocols; by default those that read topics."""
+    def _rows(self, problems: Counter[str]) -> Iterator[KnownGroup]:
+        """The groups of every broker that read topics, and those of Connect's workers."""
         requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
         for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
             if isinstance(answer, BrokerError):
@@ -243,7 +248,7 @@ class ClusterGroups:
                 problems[f"broker {node}: cannot list groups: {refused}"] += 1
             else:
                 for row in answer.groups:
-                    if row.protocol_type in protocols:
+                    if row.protocol_type in _KNOWN_PROTOCOLS:
                         kind = (row.group_type or "").lower()
                         yield KnownGroup(row.group_id, node, row.group_state, row.protocol_type, kind)
 
@@ -293,6 +298,11 @@ class ClusterGroups:
                     unknown.groups.add(row.group_id)
                 elif row.group_id in groups[node]:
                     _take(row, groups[node], found, problems, unknown)
+
+
+def shown_topics(cluster: Cluster) -> list[str]:
+    """The topics that this user sees."""
+    return [name for name, topic in cluster.known.topics.items() if not topic.is_hidden]
 
 
 def _parts(left: dict[BrokerId, Groups]) -> Iterator[dict[BrokerId, Groups]]:

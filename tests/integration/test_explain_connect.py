@@ -78,6 +78,14 @@ def test_a_hang_on_an_internal_topic_is_found_by_the_workers_group(
         for arguments in ((GROUP,), ("--group", GROUP), (TOPICS[1],), (f"{TOPICS[1]}-0",)):
             row = asked(*arguments, code=3)
             assert row["state"] == "hanging"
-            assert f"By its name, '{TOPICS[1]}' is an internal topic of Kafka Connect." in row["text"]
+            assert f"By its name, {TOPICS[1]} is an internal topic of Kafka Connect" in row["text"]
             assert "Workers with exactly.once.source.support that start now load no connectors" in row["text"]
             assert row["next"] is not None
+        by_group = (
+            f"{TOPICS[1]} is an internal topic of Kafka Connect (offset.storage.topic of the workers of group {GROUP})"
+        )
+        assert main(["find-hanging", "--bootstrap-server", workers.bootstrap_servers, "--format", "json"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)["rows"]
+        assert by_group in found["connect"]
+        assert main(["find-hanging", "--bootstrap-server", workers.bootstrap_servers]) == 0
+        assert by_group in capsys.readouterr().out

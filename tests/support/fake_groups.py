@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from txnwatch.state.model.incident import WaitingGroup
+from txnwatch.state.model.incident import ConnectUse, WaitingGroup
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets, WaitingGroups
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 
@@ -17,6 +17,7 @@ class FakeGroups:
         hidden: groups whose offsets cannot be read; each is a problem.
         asked: how often it was asked.
         unassigned: groups of which it is not known what their members are assigned.
+        connect: by topic, what Connect keeps in it.
         unread: spans whose records cannot be read; each is a problem.
     """
 
@@ -29,6 +30,7 @@ class FakeGroups:
         self._joined: set[str] = set()
         self._assigned: dict[str, set[TopicPartition]] = {}
         self.unassigned: set[str] = set()
+        self.connect: dict[str, ConnectUse] = {}
         self._pending: dict[SpanStart, dict[str, set[TopicPartition]]] = {}
 
     def commit(self, group_id: str, partition: TopicPartition, offset: int, *, joined: bool = True) -> None:
@@ -71,6 +73,7 @@ class FakeGroups:
             },
             (*self.problems, *hidden),
             tuple(sorted(self.unassigned)),
+            self.connect,
         )
 
     def pend(self, span: SpanStart, group_id: str, partition: TopicPartition) -> None:

@@ -214,7 +214,7 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
         )
     explained = with_moved(question, explained, next((span.start for span in open_in(found)), None))
     explained = with_waiting_groups(question, partition, explained)
-    explained = with_connect(question, partition.topic, explained)
+    explained = with_connect(question, explained, [partition.topic], groups.workers)
     if explained.state != ALL_CLEAR:
         explained = with_replicas(question.cluster, explained, [partition])
     return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))

@@ -1,73 +1,29 @@
 """`explain` for Kafka Connect: the group of its workers, and a transaction on one of its internal topics.
 
-Connect has a group that commits nothing, and topics that workers and not groups read. It keeps its state in three
-topics: offset.storage.topic, config.storage.topic and status.storage.topic of the workers' configuration. A worker that
-starts reads each of them to its end, which it lists with read_uncommitted, before it loads a connector. With
-exactly.once.source.support it reads the first two with read_committed, so behind an open transaction it never comes to
-that end. No group shows this, because these consumers have none.
-
-Law: nothing in Kafka names these topics, so they are known by their names alone: three topics whose names differ only
-in the words offset, config and status. If none or several sets could be those of a group, the answer is not complete.
+Connect has a group that commits nothing, and topics that workers and not groups read; streaming/admin/connect_topics.py
+knows them by their names. If none or several sets could be those of a group, the answer is not complete.
 """
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import ALL_CLEAR, OPEN, YES, Explanation, open_in
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.state.text import cut, quoted, some
-from txnwatch.streaming.admin.groups import KnownGroup
+from txnwatch.state.telling.hurt import connect_text
+from txnwatch.state.telling.statements import StatementKind, Told
+from txnwatch.state.text import cut
+from txnwatch.streaming.admin.connect_topics import connect_uses, topics_of_workers
+from txnwatch.streaming.admin.groups import KnownGroup, shown_topics
 
 NOT_CHECKED: Final = "not_checked"
-_NAMED = 5
-_KIND = re.compile(r"(?P<head>.*?)(?P<kind>offset|config|status)(?P<plural>e?s)?(?P<tail>(?:[-._].*)?)")
-_KINDS = ("offset", "config", "status")
-_BY_CUSTOM = ("connect", "_connect", "__connect", "docker-connect", "connect-cluster")
 
 Line = Callable[[TopicPartition, Explanation], str]
 WithHeld = Callable[[Question, Explanation, Search, Sequence[TopicPartition], Line], Explanation]
-
-
-class ConnectTopics(NamedTuple):
-    """The internal topics of one Connect cluster."""
-
-    offsets: str
-    configs: str
-    status: str
-
-    @property
-    def head(self) -> str:
-        """What their names begin with."""
-        found = _KIND.fullmatch(self.offsets)
-        assert found is not None
-        return found["head"].rstrip("-._")
-
-
-def connect_topics(names: Iterable[str]) -> list[ConnectTopics]:
-    """The sets of three topics whose names differ only in the kind, sorted."""
-    sets: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-    for name in sorted(names):
-        found = _KIND.fullmatch(name)
-        if found is not None:
-            sets[found["head"], found["tail"]].setdefault(found["kind"], name)
-    return [ConnectTopics(*(one[kind] for kind in _KINDS)) for one in sets.values() if len(one) == len(_KINDS)]
-
-
-def topics_of_workers(group_id: str, names: Iterable[str]) -> ConnectTopics | None:
-    """The topics of the workers with this group.id, by its name or by custom; None if it is not known."""
-    sets = connect_topics(names)
-    own = [one for one in sets if one.head == group_id] or [one for one in sets if one.head in _BY_CUSTOM] or sets
-    return own[0] if len(own) == 1 else None
-
-
-# The group of the workers.
 
 
 def of_workers(question: Question, group: KnownGroup, with_held: WithHeld) -> Explanation:
@@ -77,7 +33,7 @@ def of_workers(question: Question, group: KnownGroup, with_held: WithHeld) -> Ex
         f"{cut(group.group_id)}: the group of Kafka Connect's workers (group.id of their configuration), state "
         f"{group.state}{away}, at broker {group.coordinator}. It commits no offsets."
     )
-    known = topics_of_workers(group.group_id, _shown(question))
+    known = topics_of_workers(group.group_id, shown_topics(question.cluster))
     sinks = "A sink connector has a group of its own, by default connect-NAME: ask for that one."
     if known is None:
         question.missing[f"the internal topics of Connect group {cut(group.group_id)}"] = (
@@ -99,36 +55,19 @@ def of_workers(question: Question, group: KnownGroup, with_held: WithHeld) -> Ex
     if not held:
         clear = "All clear: no transaction is open on these topics."
         return replace(explained, text=(*explained.text, clear, sinks))
-    return replace(explained, text=(*explained.text, *_stops(explained, [at.topic for at in held], known), sinks))
+    explained = with_connect(question, explained, {at.topic for at in held}, [group.group_id])
+    return replace(explained, text=(*explained.text, sinks))
 
 
-def _shown(question: Question) -> list[str]:
-    return [name for name, topic in question.cluster.known.topics.items() if not topic.is_hidden]
+def with_connect(
+    question: Question, explained: Explanation, topics: Collection[str], groups: Collection[str] = ()
+) -> Explanation:
+    """The answer with what an open transaction on some topics does to Connect; the same for others.
 
-
-# A transaction on one of the internal topics.
-
-
-def with_connect(question: Question, topic: str, explained: Explanation) -> Explanation:
-    """The answer about a topic or a partition, with what its open transaction does to Connect; the same for others."""
-    known = next((one for one in connect_topics(_shown(question)) if topic in one), None)
-    if known is None:
-        return explained
-    return replace(explained, text=(*explained.text, *_stops(explained, [topic], known)))
-
-
-def _stops(explained: Explanation, held: Sequence[str], known: ConnectTopics) -> tuple[str, ...]:
-    """Which workers a transaction stops; none if it is short and ends by itself."""
+    Nothing is said of a transaction that is short and ends by itself.
+    """
     if explained.state == ALL_CLEAR or (explained.state == OPEN and explained.ends_by_itself == YES):
-        return ()
-    topics = sorted(set(held))
-    setting = "exactly.once.source.support"
-    if topics == [known.status]:
-        setting = "isolation.level=read_committed"
-    names = some([quoted(name) for name in topics], _NAMED)
-    what = f"By its name, {names} is an internal topic" if len(topics) == 1 else f"By their names, {names} are topics"
-    stops = (
-        f"Workers with {setting} that start now load no connectors: they read to its end with read_committed first, "
-        "and wait there until this transaction has ended. Do not restart workers that run: they go on."
-    )
-    return f"{what} of Kafka Connect.", stops
+        return explained
+    uses = connect_uses(topics, shown_topics(question.cluster), groups)
+    told = [Told(StatementKind.CONNECT, connect_text(uses[name])) for name in sorted(uses)]
+    return replace(explained, text=(*explained.text, *(one.text for one in told)), told=(*explained.told, *told))

@@ -316,7 +316,7 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     state = "unproven" if found.not_checked and not held else ALL_CLEAR
     explained = Explanation(name, state, text=(head, *(() if held else (clear,))))
     explained = _with_held(question, explained, found, held, lambda _, why: why.text[0])
-    return with_connect(question, name, explained)
+    return with_connect(question, explained, [name])
 
 
 def _nothing(question: Question, name: str) -> str:

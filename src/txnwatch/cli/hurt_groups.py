@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from txnwatch.state.evidence.read_committed import affected_groups, hidden_records, observe
-from txnwatch.state.model.incident import AffectedGroup, IncidentEvent, WaitingGroup
+from txnwatch.state.model.incident import AffectedGroup, ConnectSetting, ConnectUse, IncidentEvent, WaitingGroup
 from txnwatch.state.model.ports import ConsumerGroups, PartitionReading
 from txnwatch.state.model.values import (
     ProducerId,
@@ -36,11 +36,18 @@ class GroupsAround:
         affected: by partition, the groups that read it, by one look at their committed offsets.
         waiting: on `__consumer_offsets`, the groups that wait for pending offsets, by span.
         problems: why groups may be missing.
+        connect: by topic, what Kafka Connect keeps in it.
     """
 
     affected: Mapping[TopicPartition, tuple[AffectedGroup, ...]] = field(default_factory=dict)
     waiting: Mapping[SpanStart, tuple[WaitingGroup, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    connect: Mapping[str, ConnectUse] = field(default_factory=dict)
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The groups of Connect's workers whose internal topics these are."""
+        return tuple(one.group_id for one in self.connect.values() if one.group_id is not None)
 
     def waiting_for(self, span: SpanStart) -> tuple[WaitingGroup, ...]:
         """The groups whose offsets are pending in one open transaction."""
@@ -94,19 +101,23 @@ def groups_of(groups: ConsumerGroups, holds: Iterable[Hold], now_ms: TimestampMs
     unassigned = (UNASSIGNED.format(names=some([quoted(name) for name in answer.unassigned], _NAMED)),)
     problems = (*waiting.problems, *answer.problems, *(unassigned if answer.unassigned else ()))
     more = f"those of {len(left)} more partition{'s' if len(left) > 1 else ''} were not read: explain one of them"
-    return GroupsAround(affected, waiting.groups, (*problems, *((more,) if left else ())))
+    return GroupsAround(affected, waiting.groups, (*problems, *((more,) if left else ())), answer.connect)
 
 
 class Hurt(NamedTuple):
-    """The groups that some open data hurts: those that stop at it, by partition, and those that wait for offsets."""
+    """The groups that some open data hurts: those that stop at it, by partition, and those that wait for offsets.
+
+    `connect` is the first internal topic of Kafka Connect among its partitions.
+    """
 
     affected: Mapping[TopicPartition, tuple[AffectedGroup, ...]]
     waiting: tuple[WaitingGroup, ...]
+    connect: ConnectUse | None = None
 
     def added_to(self, event: IncidentEvent) -> IncidentEvent:
         """The finding with the groups, as the event of a watcher has them."""
         affected = tuple(group for groups in self.affected.values() for group in groups)
-        return replace(event, consumer_groups=affected, waiting_groups=self.waiting)
+        return replace(event, consumer_groups=affected, waiting_groups=self.waiting, connect=self.connect)
 
     @property
     def affected_names(self) -> tuple[str, ...]:
@@ -127,4 +138,6 @@ def hurt_by(holds: Iterable[Hold], groups: GroupsAround) -> Hurt:
         for hold in known
         if hold.is_first and (found := groups.affected.get(hold.reading.partition))
     }
-    return Hurt(affected, tuple(group for hold in known for group in groups.waiting_for(hold.start)))
+    uses = [use for hold in known if (use := groups.connect.get(hold.reading.partition.topic)) is not None]
+    connect = min(uses, key=lambda one: (one.setting is ConnectSetting.STATUS, one.topic), default=None)
+    return Hurt(affected, tuple(group for hold in known for group in groups.waiting_for(hold.start)), connect)

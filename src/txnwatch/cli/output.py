@@ -31,6 +31,7 @@ from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import LAST_TIME_MS, DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.telling.hurt import CONNECT_STOPS
 from txnwatch.state.text import cut, grouped, printable, redacted, some, some_names, two_units
 
 _LONGEST_ON_TERMINAL = 60  # of a name in a table
@@ -93,7 +94,8 @@ def _details(event: IncidentEvent) -> tuple[str, ...]:
         named = some(event.pending_partitions, _PARTITIONS_NAMED)
         pending = f"markers outstanding: {named}" if named else ""
         return (owner(event), _to_call(event), f"open for at least {duration(event.age_ms)}", pending)
-    effect = (_stopped(event), _waiting(event), _hidden(event))
+    connect = f"{CONNECT_STOPS} ({event.connect.setting})" if event.connect is not None else ""
+    effect = (_stopped(event), _waiting(event), connect, _hidden(event))
     return (owner(event), _to_call(event), _held(event), *effect, _since(event))
 
 

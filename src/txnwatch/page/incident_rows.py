@@ -123,7 +123,7 @@ def _to_do(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     """What is said about an incident in a row, the steps among it; `look` is the command that only reads."""
     found = told(known, event)
     return {
-        **sentences(found, StatementKind.WHY, StatementKind.SAFE),
+        **sentences(found, StatementKind.WHY, StatementKind.SAFE, StatementKind.CONNECT),
         "steps": [one._asdict() for one in steps_of(found)],
         "decision": decision(event) if known.truth.state is not PageState.UNKNOWN else None,
         "look": _look(known.store.commands, event),

@@ -33,6 +33,7 @@ from txnwatch.page.watcher_facts import facts_of
 from txnwatch.page.words import as_text, counted, evaluated
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
+from txnwatch.state.telling.hurt import CONNECT_STOPS
 from txnwatch.state.text import duration_text
 
 _SAMPLE_S: Final = 5.0
@@ -337,6 +338,7 @@ def _hurt(row: Mapping[str, Any]) -> str:
     kinds = (("stopped", "stopped"), ("waiting", "waiting for offsets"), ("at_risk", "at risk"))
     more = {key: " and more" if row.get(f"more_{key}") else "" for key, _ in kinds}
     found = [f"{', '.join(row[key])}{more[key]} ({what})" for key, what in kinds if row[key]]
+    found += [CONNECT_STOPS] if row["connect"] else []
     if found:
         return "; ".join(found)
     return "no group was found that stands" if row["topic"] is not None else "groups are not looked for"

@@ -110,6 +110,7 @@ _ORDER: Final = (
     StatementKind.HOLDS,
     StatementKind.WHOM,
     StatementKind.HURT,
+    StatementKind.CONNECT,
     StatementKind.WHY,
     StatementKind.SAFE,
 )

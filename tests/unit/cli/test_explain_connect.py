@@ -10,7 +10,7 @@ import pytest
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.cli.compose import Question
-from txnwatch.cli.explain_connect import NOT_CHECKED, ConnectTopics, connect_topics, topics_of_workers, with_connect
+from txnwatch.cli.explain_connect import NOT_CHECKED, with_connect
 from txnwatch.cli.explain_names import NO_FINDING, of_group, of_topic
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation
 from txnwatch.state.model.values import TopicPartition
@@ -19,6 +19,7 @@ from txnwatch.streaming.admin.groups import KnownGroup
 
 CUSTOM = ("connect-configs", "connect-offsets", "connect-status")
 WORKERS = KnownGroup("dwh", 1, "Stable", "connect")
+SETTINGS = dict(zip(CUSTOM, ("config.storage.topic", "offset.storage.topic", "status.storage.topic"), strict=True))
 STOPS = "that start now load no connectors"
 
 
@@ -28,36 +29,6 @@ def a_question(admin: FakeAdmin, *topics: str) -> Question:
     shown = {name: SimpleNamespace(partitions={0: None}, is_hidden=False) for name in topics}
     cluster: Any = SimpleNamespace(known=SimpleNamespace(topics=shown))
     return Question(cluster, Origin("cluster", "a:1"), a_searcher(admin, lambda: admin.now_ms))
-
-
-SETS = {
-    "by custom": (CUSTOM, [ConnectTopics("connect-offsets", "connect-configs", "connect-status")]),
-    "one is missing": (CUSTOM[:2], []),
-    "of MirrorMaker 2": (
-        ("mm2-offsets.eu.internal", "mm2-configs.eu.internal", "mm2-status.eu.internal"),
-        [ConnectTopics("mm2-offsets.eu.internal", "mm2-configs.eu.internal", "mm2-status.eu.internal")],
-    ),
-    "with storage": (
-        ("dwh-offset-storage", "dwh-config-storage", "dwh-status-storage"),
-        [ConnectTopics("dwh-offset-storage", "dwh-config-storage", "dwh-status-storage")],
-    ),
-    "of two clusters that are mixed": (("a-offsets", "a-configs", "b-status", "__consumer_offsets", "orders"), []),
-}
-
-
-@pytest.mark.parametrize(("names", "sets"), SETS.values(), ids=SETS.keys())
-def test_the_topics_are_known_by_their_names(names: tuple[str, ...], sets: list[ConnectTopics]) -> None:
-    assert connect_topics(names) == sets
-
-
-def test_the_topics_of_a_group_are_those_with_its_name_or_those_by_custom_or_the_only_ones() -> None:
-    own = ("dwh-configs", "dwh-offsets", "dwh-status")
-    other = ("eu-configs", "eu-offsets", "eu-status")
-    for names, head in (((*own, *CUSTOM), "dwh"), ((*other, *CUSTOM), "connect"), (other, "eu")):
-        found = topics_of_workers("dwh", names)
-        assert found is not None
-        assert found.head == head
-    assert topics_of_workers("us", (*own, *other)) is None
 
 
 def test_workers_whose_topics_are_not_known_are_not_all_clear() -> None:
@@ -87,7 +58,7 @@ def test_a_hang_on_an_internal_topic_says_which_workers_it_stops(topic: str) -> 
     for explained in (of_workers, of_its_topic):
         text = " ".join(explained.text)
         assert explained.state == "hanging"
-        assert f"By its name, '{topic}' is an internal topic of Kafka Connect." in text
+        assert f"By its name, {topic} is an internal topic of Kafka Connect ({SETTINGS[topic]} of " in text
         setting = "isolation.level=read_committed" if topic == CUSTOM[2] else "exactly.once.source.support"
         assert f"Workers with {setting} {STOPS}" in text
     other = of_topic(question, CUSTOM[0] if topic != CUSTOM[0] else CUSTOM[1])
@@ -98,11 +69,11 @@ def test_a_hang_on_an_internal_topic_says_which_workers_it_stops(topic: str) -> 
 @pytest.mark.parametrize(("ends", "is_told"), [("yes", False), ("unknown", True), ("no", True)])
 def test_a_transaction_that_ends_by_itself_is_usual(ends: str, *, is_told: bool) -> None:
     question = a_question(FakeAdmin(), *CUSTOM)
-    explained = with_connect(question, CUSTOM[0], Explanation("connect-configs-0", "open", ends_by_itself=ends))
+    explained = with_connect(question, Explanation("connect-configs-0", "open", ends_by_itself=ends), [CUSTOM[0]])
     assert (STOPS in " ".join(explained.text)) is is_told
 
 
 def test_a_topic_of_others_is_told_as_before() -> None:
     explained = Explanation("orders-0", "hanging")
-    assert with_connect(a_question(FakeAdmin(), *CUSTOM, "orders"), "orders", explained) is explained
+    assert with_connect(a_question(FakeAdmin(), *CUSTOM, "orders"), explained, ["orders"]) == explained
     assert NOT_CHECKED in NO_FINDING

@@ -10,13 +10,14 @@ import pytest
 
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
+from support.incidents import an_event
 from support.one_look import a_searcher
 from txnwatch.cli import explain_names, hurt_groups
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_names import with_groups_behind
 from txnwatch.cli.explanation import OPEN, YES, Explanation
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of, holds_of, hurt_by
-from txnwatch.state.model.incident import AffectedGroup, GroupState, WaitingGroup
+from txnwatch.state.model.incident import AffectedGroup, ConnectSetting, ConnectUse, GroupState, WaitingGroup
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
@@ -66,6 +67,13 @@ def test_the_groups_behind_a_late_transaction_are_named_with_their_lag(world: Wo
     assert f"these groups stop here; they have reached this offset: 'billing' (at 0, lag {end})." in text
     assert "read_committed consumers of orders-0 stop at offset 0" in text
     assert "Consumer group 'stream' waits: its committed offsets of orders-1 are pending in this transaction." in text
+
+
+def test_of_the_topics_of_connect_the_one_that_its_workers_read_first_is_named(world: World) -> None:
+    for topic, setting in (("orders", ConnectSetting.CONFIGS), (OFFSETS.topic, ConnectSetting.STATUS)):
+        world.groups.connect[topic] = ConnectUse(topic=topic, setting=setting)
+    found = hurt_by(world.holds, world.look()).added_to(an_event())
+    assert found.connect == world.groups.connect["orders"]
 
 
 def test_a_transaction_that_ends_in_time_costs_no_request(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -15,6 +16,7 @@ from txnwatch.cli.explanation import Explanation, of_id, of_partition
 from txnwatch.cli.find_hanging import found_row
 from txnwatch.cli.hurt_groups import Hurt
 from txnwatch.cli.main import main
+from txnwatch.cli.output import event_line
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import picture_of
 from txnwatch.push.alertmanager import alert_of
@@ -22,11 +24,12 @@ from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.sinks.delivery.redis_views import Shown
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
-from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.incident import ConnectSetting, ConnectUse, ExpectedOutcome, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import log_numbered
 from txnwatch.state.model.verdicts import Reason, Verdict
 from txnwatch.state.telling.commands import Origin, as_read, has_fence, is_look
-from txnwatch.state.telling.renderings import sentences, steps_of
+from txnwatch.state.telling.hurt import CONNECT_STOPS
+from txnwatch.state.telling.renderings import blocks, sentences, steps_of
 from txnwatch.state.telling.statements import IF_FLINK, OUTCOME_WORDS, VERDICT_WORDS, StatementKind, tell
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
@@ -100,6 +103,19 @@ def test_a_hang_is_told_alike(reason: Reason, outcome: ExpectedOutcome, owner: s
         assert explained.next == command
     else:
         assert (explained.next or "").endswith(" --dry-run"), "the look is done: this is the step after it"
+
+
+@pytest.mark.parametrize("event", [hang(*HANGS[0]), live(Verdict.LATE)], ids=["a hang", "a late one"])
+def test_what_stops_connect_is_told_everywhere(event: IncidentEvent) -> None:
+    event = replace(event, connect=ConnectUse(topic="dwh-offsets", setting=ConnectSetting.OFFSETS, group_id="dwh"))
+    the_same_is_said(event)
+    said = sentences(tell(event), StatementKind.CONNECT)["connect"]
+    assert "(offset.storage.topic of the workers of group dwh). Workers with exactly.once.source.support" in said
+    assert on_page(event)["connect"] == said
+    assert said in "\n".join(blocks([("it", tell(event))]))
+    assert event.topic is None or CONNECT_STOPS in event_line(event)
+    over = replace(event, status=IncidentStatus.RESOLVED)
+    assert sentences(tell(over), StatementKind.CONNECT)["connect"] == ""
 
 
 @pytest.mark.parametrize("verdict", LIVE)

@@ -67,6 +67,7 @@ const groupsOf = (row, names, more) => html`${names.map((one, i) => html`${i ? "
 function hurt(row) {
   const { fold } = row;
   if (fold && (fold.stopped || fold.waiting)) return html`<b>${plural(fold.stopped + fold.waiting, "group")} stopped or waiting</b><div class="muted small clip">${groupsOf(row, [...row.stopped, ...row.waiting], 0)} …</div>`;
+  if (row.connect && !row.stopped.length && !row.waiting.length) return html`<div class="small clip" title=${row.connect}>${foreign(row.connect)}</div>`;
   if (!row.stopped.length && !row.waiting.length && !row.at_risk.length) return html`<span class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for"}</span>`;
   return html`${row.stopped.length ? html`<b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b><div class="muted small clip">${groupsOf(row, row.stopped, row.more_stopped)}</div>` : nothing}
     ${row.waiting.length ? html`<b>${plural(row.waiting.length + row.more_waiting, "group")} waiting for offsets</b><div class="muted small clip">${groupsOf(row, row.waiting, row.more_waiting)}</div>` : nothing}
@@ -285,7 +286,7 @@ export function watcherView(page) {
 export function incident(found, page) {
   const tone = found.severity === "info" ? "info" : found.severity;
   const isOpen = found.ended_ms === null;
-  return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)} ${foreign(found.outcome)}</p>
+  return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)} ${foreign(found.outcome)} ${foreign(found.connect)}</p>
       <div class="age"><span class="small">${isOpen ? "standing for at least" : "was open for at least"}</span> <strong>${duration((found.ended_ms ?? page.now) - found.since_ms)}</strong> <span class="small">since ${time(found.since_ms, page)}</span></div></section>
     <div class="two ${page.isStale ? "stale" : ""}"><div class="stack">
       ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p class="safe">${foreign(found.safe)}</p>${steps(found, page)}<p>${foreign(found.ends)}</p>

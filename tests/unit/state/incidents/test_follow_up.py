@@ -7,7 +7,7 @@ from support.fake_groups import FakeGroups
 from support.incidents import an_event
 from support.plans import FollowUpReads
 from txnwatch.state.incidents.checking import Surroundings
-from txnwatch.state.model.incident import AffectedGroup, GroupState
+from txnwatch.state.model.incident import AffectedGroup, ConnectSetting, ConnectUse, GroupState
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import TopicPartition
 
@@ -44,6 +44,15 @@ def test_a_group_that_an_incomplete_answer_lacks_stays_affected() -> None:
     looks.groups.hidden.add("search")
     assert looks.look() == {"billing": "stopped", "search": "stopped"}
     assert looks.look() == {"billing": "stopped", "search": "stopped"}
+
+
+def test_what_connect_keeps_on_a_partition_stays_known() -> None:
+    looks = Looks()
+    looks.groups.connect["orders"] = use = ConnectUse(topic="orders", setting=ConnectSetting.CONFIGS)
+    reading = PartitionReading(ORDERS, last_stable_offset=LSO, high_watermark=120)
+    event = looks.follow_up.around({ORDERS: reading}, 1)[ORDERS].added_to(an_event(partition=0))
+    looks.groups.connect.clear()  # not all brokers have listed their groups
+    assert looks.follow_up.around({ORDERS: reading}, 2)[ORDERS].added_to(event).connect == event.connect == use
 
 
 def test_a_group_without_an_answer_is_never_stopped() -> None:

@@ -1,0 +1,74 @@
+"""The internal topics of Kafka Connect, which nothing in Kafka names: they are known by their names alone.
+
+Connect keeps its state in three topics: offset.storage.topic, config.storage.topic and status.storage.topic of the
+workers' configuration. A topic is taken for one of them if there are three whose names differ only in the words offset,
+config and status, or if the name begins with the group.id of workers that the brokers list. Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from txnwatch.state.model.incident import ConnectSetting, ConnectUse
+
+_KIND: Final = re.compile(r"(?P<head>.*?)(?P<kind>offset|config|status)(?P<plural>e?s)?(?P<tail>(?:[-._].*)?)")
+_SETTINGS: Final = {
+    "offset": ConnectSetting.OFFSETS,
+    "config": ConnectSetting.CONFIGS,
+    "status": ConnectSetting.STATUS,
+}
+_BY_CUSTOM: Final = ("connect", "_connect", "__connect", "docker-connect", "connect-cluster")
+
+
+class ConnectTopics(NamedTuple):
+    """The internal topics of one Connect cluster."""
+
+    offsets: str
+    configs: str
+    status: str
+
+    @property
+    def head(self) -> str:
+        """What their names begin with."""
+        return _head(self.offsets)
+
+
+def _head(name: str) -> str:
+    found = _KIND.fullmatch(name)
+    return found["head"].rstrip("-._") if found is not None else ""
+
+
+def connect_topics(names: Iterable[str]) -> list[ConnectTopics]:
+    """The sets of three topics whose names differ only in the kind, sorted."""
+    sets: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for name in sorted(names):
+        found = _KIND.fullmatch(name)
+        if found is not None:
+            sets[found["head"], found["tail"]].setdefault(found["kind"], name)
+    return [ConnectTopics(*(one[kind] for kind in _SETTINGS)) for one in sets.values() if len(one) == len(_SETTINGS)]
+
+
+def topics_of_workers(group_id: str, names: Iterable[str]) -> ConnectTopics | None:
+    """The topics of the workers with this group.id, by its name or by custom; None if it is not known."""
+    sets = connect_topics(names)
+    own = [one for one in sets if one.head == group_id] or [one for one in sets if one.head in _BY_CUSTOM] or sets
+    return own[0] if len(own) == 1 else None
+
+
+def connect_uses(asked: Iterable[str], names: Iterable[str], groups: Collection[str] = ()) -> dict[str, ConnectUse]:
+    """What Connect keeps in some topics; `names` are those of all topics, `groups` the groups of workers."""
+    kinds = {name: found["kind"] for name in asked if (found := _KIND.fullmatch(name)) is not None}
+    if not kinds:
+        return {}
+    known = [*names, *kinds]
+    owned = {name: group for group in groups for name in topics_of_workers(group, known) or ()}
+    owned |= {name: _head(name) for name in kinds if _head(name) in groups}
+    in_sets = {name for one in connect_topics(known) for name in one}
+    return {
+        name: ConnectUse(topic=name, setting=_SETTINGS[kind], group_id=owned.get(name))
+        for name, kind in kinds.items()
+        if name in owned or name in in_sets
+    }
