@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,12 +28,14 @@ from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets
 from txnwatch.setting_sources import broker_properties
 from txnwatch.sink_set import SinkSet
-from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.events_topic import SkippedRecords, read_events
 from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
 from txnwatch.sinks.delivery.redis_client import check_login
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.spark_start import NextStart, SparkStart
+from txnwatch.state.audit.exposure_rows import PeriodicAudit
 from txnwatch.state.incidents.automatic_abort import OFF
+from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.incidents.speaking import UNHEARD_MS
 from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import BucketCount, Finding
@@ -149,7 +151,12 @@ class Watch:
         self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)
         self._finding_lines = FindingLines(self.log, self.counts)
         self._audit = HourlyAudit(
-            lambda: Cluster(self.options.bootstrap, self.options.security), self.log, self.metrics.take_exposures
+            lambda: Cluster(self.options.bootstrap, self.options.security),
+            self._published,
+            lambda: self.owners,
+            grantee_of(self.settings, self.options),
+            self.log,
+            self._take_audit,
         )
         self.timeout_limit = TimeoutLimit(self.settings.max_transaction_timeout_ms)
 
@@ -392,6 +399,16 @@ class Watch:
         ]
         last = max(heard, key=lambda beat: beat.time_ms, default=None)
         return last.instance if last is not None else None
+
+    def _published(self) -> Iterator[TopicRecord]:
+        """The records of the events topic."""
+        events = self._events
+        return read_events(librdkafka_config(self.options), events.name, decode=events.decode, keys=events.keys)
+
+    def _take_audit(self, found: PeriodicAudit) -> None:
+        self.metrics.take_exposures(found.counts)
+        self.page.audited = found
+        self.page.on_change()
 
     def close(self) -> None:
         """Closes the ledger, with one last attempt to deliver the waiting events; waits for the current micro-batch."""

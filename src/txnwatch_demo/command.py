@@ -29,7 +29,6 @@ from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import Action, ActionResult, IncidentEvent, Refusal
 from txnwatch.state.model.values import NO_TIME, DurationMs
 from txnwatch_demo.embedded.jars import KAFKA_VERSION
-from txnwatch_demo.late_write import StepwiseProducer, late_write_after_abort
 from txnwatch_demo.screen import DemoView
 from txnwatch_demo.stage import FREEZE_S, VICTIM, ZOMBIE, DemoServers
 
@@ -128,7 +127,7 @@ class Demo:
         with self.servers.view.step(2) as step:
             step.detail = self.servers.start_watching()
         with self.servers.view.step(3) as step:
-            zombie, hung_at = self.make_it_hang()
+            zombie, hung_at = self.servers.write_late()
             step.detail = f"{ZOMBIE} wrote to {VICTIM} after its abort marker"
         with self.servers.view.step(4) as step:
             step.detail = self.see_it_stand_still()
@@ -158,11 +157,6 @@ class Demo:
         with self.servers.view.step(11):
             self.servers.leave_time_to_read()
             self.see_nothing_else(incident)
-
-    def make_it_hang(self) -> tuple[StepwiseProducer, float]:
-        """Makes the fault; returns its producer, and when the late write was acknowledged."""
-        zombie = late_write_after_abort(self.servers.cluster, ZOMBIE, VICTIM)
-        return zombie, time.monotonic()
 
     def see_it_stand_still(self) -> str:
         """Waits until the consumer has stayed at the last stable offset for 3 s while more records arrive."""

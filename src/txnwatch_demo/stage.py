@@ -34,7 +34,7 @@ from txnwatch_demo.embedded.applications import (
     transactional_writer,
 )
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis, free_ports, redis_program
-from txnwatch_demo.late_write import set_verification
+from txnwatch_demo.late_write import StepwiseProducer, late_write_after_abort, set_verification
 from txnwatch_demo.screen import DemoView, PartitionRow
 
 TOPIC, COPIES, PARTITIONS = "payments", "ledger", 3
@@ -73,8 +73,6 @@ class DemoServers:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
         for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (TOPIC, COPIES)]).values():
             created.result(30.0)
-        # The late write of a zombie needs a cluster older than KIP-890, or one with its verification switched off.
-        set_verification(self.bootstrap, [1], enabled=False)
 
     def start_applications(self) -> None:
         """Starts healthy applications, and the consumer that the hang will stop."""
@@ -130,6 +128,17 @@ class DemoServers:
         if self.view.console.is_terminal:
             until = time.monotonic() + READING_S
             self.wait(lambda: time.monotonic() > until, READING_S + 5.0, "the time to read the screen")
+
+    def write_late(self) -> tuple[StepwiseProducer, float]:
+        """Makes the fault; returns its producer, and when the late write was acknowledged.
+
+        It needs a cluster older than KIP-890, or one whose verification is switched off for a moment.
+        """
+        set_verification(self.bootstrap, [1], enabled=False)
+        zombie = late_write_after_abort(self.cluster, ZOMBIE, VICTIM)
+        hung_at = time.monotonic()
+        set_verification(self.bootstrap, [1], enabled=True)
+        return zombie, hung_at
 
     def wait(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
         """Reads and measures until the condition holds.

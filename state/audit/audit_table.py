@@ -32,7 +32,8 @@ SEVERITY_MEANS: Final = {
     ExposureSeverity.CRITICAL: "an ordinary event is enough for a hang or a lost transaction: a broker restarts, or a "
     "request is late",
     ExposureSeverity.WARN: "a rarer fault is needed",
-    ExposureSeverity.INFO: "it makes recovery slow or detection blind, or it matters only beside another fault",
+    ExposureSeverity.INFO: "it makes recovery slow or detection blind, matters only beside another fault, or no "
+    "setting of this release ends it",
 }
 
 
@@ -96,6 +97,11 @@ class AuditCheck:
     issues: tuple[str, ...] = ()
     explains: frozenset[Verdict] = frozenset()
 
+    @property
+    def reads_log(self) -> bool:
+        """Whether it finds nothing unless the coordinators' log is read."""
+        return "the coordinators' log" in self.asks and self.group is not CheckGroup.BROKERS
+
 
 _CRITICAL, _WARN, _INFO = ExposureSeverity
 _TOPIC_SETTINGS = "DescribeConfigs on the topics"
@@ -139,9 +145,9 @@ CHECKS: Final = (
         CheckGroup.BROKERS,
         (_CRITICAL, _WARN, _INFO),
         "a broker does not verify that a write belongs to an open transaction, so a late write of a client below "
-        "transaction version 2 hangs: its setting is false, or its release is before 3.6. critical if the setting is "
-        "false and an id of such a client wrote within 7 days, info if the log shows only other clients or no "
-        "transactional id, else warn",
+        "transaction version 2 hangs: its setting is false, or its release is before 3.6. With the setting false: "
+        "critical if an id of such a client wrote within 7 days, info if the log shows only other clients or no "
+        "transactional id, else warn. info for a release, because no setting helps there: only an upgrade does",
         "true on every broker; release 3.6 without `__consumer_offsets` in a transaction",
         {
             "default": RemedyLine(

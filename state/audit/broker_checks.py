@@ -139,7 +139,7 @@ def no_verification(facts: AuditFacts) -> Iterator[Exposure]:
     if before:
         yield exposure(
             "no-verification",
-            _INFO if facts.is_unused else _WARN,
+            _INFO,
             f"{nodes(before)}: no release before 3.6 verifies that a write belongs to a transaction",
             Basis.BY_VERSION,
             before,
@@ -152,7 +152,7 @@ def no_verification(facts: AuditFacts) -> Iterator[Exposure]:
     if at_3_6 and offsets is not None and offsets.transactional:
         yield exposure(
             "no-verification",
-            _WARN,
+            _INFO,
             f"{nodes(at_3_6)}: release 3.6 does not verify offsets that are committed in a transaction",
             Basis.BY_VERSION,
             at_3_6,

@@ -10,6 +10,7 @@ from txnwatch.state.audit.audit_facts import AuditFacts, NotAudited
 from txnwatch.state.audit.audit_table import BY_NAME, AuditCheck, Basis, CheckGroup, ExposureSeverity
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import BrokerId, DurationMs, TimestampMs, TopicPartition, elapsed
+from txnwatch.state.model.verdicts import Verdict
 
 EXAMPLES = 5
 _REPLICAS = 3
@@ -135,16 +136,34 @@ def exposed_ids(one: Exposure, facts: AuditFacts) -> Sequence[str] | None:
 WEEK_MS: Final = DurationMs(7 * 86_400_000)
 
 
-def explained(one: Exposure, events: Iterable[IncidentEvent], now_ms: TimestampMs) -> list[str]:
-    """The incidents of the last week that fit a finding: by their verdict, and by its topics or its ids if it has some.
+class FittingIncident(NamedTuple):
+    """An incident that fits a finding."""
+
+    incident_id: str
+    verdict: Verdict
+    since_ms: TimestampMs
+
+
+def of_the_week(events: Iterable[IncidentEvent], now_ms: TimestampMs) -> list[IncidentEvent]:
+    """The last event of each incident of the last week, the newest first."""
+    newest = {event.incident_id: event for event in events if elapsed(event.time_ms, now_ms) < WEEK_MS}
+    return sorted(newest.values(), key=lambda event: -event.time_ms)
+
+
+def explained(one: Exposure, incidents: Iterable[IncidentEvent]) -> tuple[FittingIncident, ...]:
+    """The incidents that fit a finding.
 
     The events topic is no evidence, so this is no finding: it is where to look first.
     """
-    newest = {event.incident_id: event for event in events if elapsed(event.time_ms, now_ms) < WEEK_MS}
-    return [name for name, event in newest.items() if _fits(one, event)]
+    return tuple(
+        FittingIncident(event.incident_id, event.verdict, event.open_since_ms)
+        for event in incidents
+        if fits(one, event)
+    )
 
 
-def _fits(one: Exposure, event: IncidentEvent) -> bool:
+def fits(one: Exposure, event: IncidentEvent) -> bool:
+    """Whether an incident fits a finding: by its verdict, and by the topics or the ids of the finding, if any."""
     if event.verdict not in one.check.explains:
         return False
     if one.topics:

@@ -48,6 +48,11 @@ _LOOK: Final = "txnwatch explain "
 _FENCE: Final = "txnwatch fence "
 
 
+def audit_again(origin: Origin) -> str:
+    """The command that makes all checks of the audit."""
+    return _command(origin, "audit")
+
+
 def explain_partition(origin: Origin, partition: TopicPartition) -> str:
     """The command that explains what holds the partition."""
     return _command(origin, "explain", topic=partition.topic, partition=str(partition.partition))

@@ -34,6 +34,7 @@ from typing import Any
 from bench.results import machine
 from soak import hangs as soaked_hangs
 from soak.backlog import backlog
+from soak.brokers import BROKER, LOG_PARTITIONS
 from soak.coordinator_log import CoordinatorLog
 from soak.hangs import Hangs
 from soak.plot import plot
@@ -50,26 +51,9 @@ from support.watch import RunningWatch
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 EVENTS, TARGET = "soak.events", "soak.target"
-COPIERS, LOG_PARTITIONS = 3, 10
+COPIERS = 3
 IDLE_RETENTION_MS = 120_000
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-EXPIRES_MS = 120_000
-_BROKER = {
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "offsets.topic.replication.factor": "3",
-    "offsets.topic.num.partitions": "5",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "transaction.state.log.num.partitions": str(LOG_PARTITIONS),
-    "transaction.state.log.segment.bytes": str(1 << 20),  # so that it is compacted
-    "transactional.id.expiration.ms": str(EXPIRES_MS),
-    "transaction.remove.expired.transaction.cleanup.interval.ms": "30000",
-    "producer.id.expiration.ms": str(EXPIRES_MS),
-    "producer.id.expiration.check.interval.ms": "30000",
-    "log.retention.check.interval.ms": "60000",
-    "auto.create.topics.enable": "false",
-}
 _SHORT_LOG = {"retention.ms": "600000", "segment.ms": "60000"}
 _READY_S = 300.0  # a broker, while other work uses the machine
 _WARM_UP_S = 10.0
@@ -81,7 +65,7 @@ def soak(minutes: float, writers: int) -> dict[str, Any]:
     """Runs it and returns what came of it; `problems` is empty if all is right."""
     with (
         tempfile.TemporaryDirectory(prefix="txnwatch-soak-") as directory,
-        EmbeddedKafka(Path(directory) / "kafka", brokers=3, properties=_BROKER) as kafka,
+        EmbeddedKafka(Path(directory) / "kafka", brokers=3, properties=BROKER) as kafka,
         EmbeddedRedis(Path(directory) / "redis") as redis,
     ):
         home = Path(directory)

@@ -15,8 +15,13 @@ from txnwatch.state.audit.audit_facts import (
     SetValue,
 )
 from txnwatch.state.audit.auditing import audit
+from txnwatch.state.audit.exposure_rows import PeriodicAudit, row_of_exposure
+from txnwatch.state.audit.exposures import explained
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ownership import NO_OWNERS, OwnerLookup
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.text import Grantee
 
 NOW_MS = 1_800_000_000_000
 KRAFT_3_3, KRAFT_3_9 = "3.3", "3.9"
@@ -125,6 +130,17 @@ def facts(
     shown = {one.name: one for one in (log(), topic(), *topics)}
     by_name = {one.name: one for one in ids} if ids is not None else None
     return AuditFacts(dict(enumerate(known, 1)), shown, NOW_MS, by_name, **more)
+
+
+def an_audit(of: AuditFacts, *events: IncidentEvent, owners: OwnerLookup = NO_OWNERS) -> PeriodicAudit:
+    """What a watch finds in such a cluster, with incidents of the events topic."""
+    result = audit(of)
+    fitting = tuple(explained(one, events) for one in result.exposures)
+    admin = Grantee("kafka-1:9092", "User:admin")
+    rows = tuple(
+        row_of_exposure(one, of, admin, owners, fit) for one, fit in zip(result.exposures, fitting, strict=True)
+    )
+    return PeriodicAudit(of.now_ms, result.exposures, rows, fitting, result.missing)
 
 
 def found(of: AuditFacts) -> list[str]:

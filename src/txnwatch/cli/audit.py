@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,15 +22,13 @@ from txnwatch.cli.one_shot import (
     kafka_text,
 )
 from txnwatch.cli.output import CLEAN, CommandAnswer, LeftOut, NotChecked, write
-from txnwatch.owners.owner_table import OwnerTable
-from txnwatch.state.audit.audit_facts import AuditFacts
 from txnwatch.state.audit.audit_table import BY_NAME, CHECKS, ExposureSeverity
 from txnwatch.state.audit.auditing import audit
-from txnwatch.state.audit.exposures import EXAMPLES, ChosenRemedy, Exposure, explained, exposed_ids
+from txnwatch.state.audit.exposure_rows import AuditRow, row_of_exposure, summary
+from txnwatch.state.audit.exposures import Exposure, explained, of_the_week
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ownership import Subject
-from txnwatch.state.text import Grantee, some, some_names
+from txnwatch.state.text import Grantee
 from txnwatch.streaming.audit.gathering import gather
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
@@ -39,64 +36,6 @@ from txnwatch.streaming.client.security import principal_of
 DEFAULT_LOG_BYTES: Final = 100_000_000
 _SEVERITIES: Final = tuple(map(str, ExposureSeverity))
 _NO_HANGS: Final = "audit does not look for hangs: run `txnwatch find-hanging`"
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """One finding.
-
-    Attributes:
-        subject: what `--ignore CHECK:SUBJECT` names.
-        basis: what the finding rests on.
-        evidence: the request, its field and the value.
-        remedies: what to do, each with its command if there is one.
-        transactional_ids: the first of the ids that are exposed; `exposed_ids` is their number, None if not known.
-        owners: the teams of these ids and topics by the table of owners.
-        incidents: how many of the last week fit it, by the events topic; None if that was not read.
-    """
-
-    severity: str
-    check: str
-    group: str
-    subject: str
-    finding: str
-    basis: str
-    affected: int
-    examples: tuple[str, ...]
-    evidence: tuple[dict[str, str], ...]
-    remedies: tuple[dict[str, str | None], ...]
-    issues: tuple[str, ...]
-    exposed_ids: int | None
-    transactional_ids: tuple[str, ...]
-    owners: tuple[str, ...]
-    incidents: int | None
-    incident_ids: tuple[str, ...]
-    docs: str
-
-    def lines(self) -> Iterator[str]:
-        """The finding as text: what, on what evidence, and what to do."""
-        issues = f"  {', '.join(self.issues)}" if self.issues else ""
-        yield f"{self.severity:8}  {self.check}  ({self.group}){issues}"
-        yield f"  {self.finding}"
-        if self.affected > 1:
-            yield f"  affected: {some_names(self.examples, EXAMPLES)}{self._more()}"
-        if self.transactional_ids:
-            yield f"  transactional ids: {self.exposed_ids}, for example {some_names(self.transactional_ids, EXAMPLES)}"
-        if self.owners:
-            yield f"  owners: {some(self.owners, EXAMPLES)}"
-        if self.incidents:
-            named = some(self.incident_ids, EXAMPLES)
-            yield f"  incidents of the last week that fit: {self.incidents}, for example {named}"
-        for one in self.evidence:
-            yield f"  evidence: {one['request']}: {one['field']}: {one['value']}"
-        for remedy in self.remedies:
-            yield f"  do: {remedy['text']}"
-            if remedy["command"] is not None:
-                yield f"      {remedy['command']}"
-
-    def _more(self) -> str:
-        more = self.affected - len(self.examples)
-        return f" and {more} more" if more > 0 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +152,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     facts = gather(cluster, parsed.max_log_bytes, parsed.topic.fullmatch if parsed.topic is not None else None)
     result = audit(facts)
     gc.enable()
-    events = _incidents(parsed) if parsed.incidents else None
+    incidents = of_the_week(_events(parsed), facts.now_ms) if parsed.incidents else None
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     admin = Grantee(parsed.bootstrap_server, principal, is_configured=is_configured)
     least = ExposureSeverity(parsed.min_severity).rank
@@ -224,7 +163,12 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         command="audit",
         cluster_id=cluster.known.cluster_id,
         row_type=AuditRow,
-        rows=[row_of_exposure(one, facts, admin, parsed.owners, events) for one in shown],
+        rows=[
+            row_of_exposure(
+                one, facts, admin, parsed.owners, explained(one, incidents) if incidents is not None else None
+            )
+            for one in shown
+        ],
         not_checked=tuple(NotChecked(*one) for one in result.missing),
         left_out=(
             *(LeftOut(number, f"findings of {name}", "the worst are shown") for name, number in result.folded.items()),
@@ -240,66 +184,8 @@ def _is_muted(one: Exposure, ignored: Sequence[tuple[str, str | None]]) -> bool:
     return any(one.check.name == check and subject in {None, one.key} for check, subject in ignored)
 
 
-def summary(shown: Sequence[Exposure], *, has_all: bool) -> str:
-    """How many findings there are; an incomplete audit never says that there are none."""
-    counts = {severity: sum(one.severity is severity for one in shown) for severity in ExposureSeverity}
-    found = ", ".join(f"{number} {severity}" for severity, number in counts.items() if number)
-    if not found:
-        return f"no finding of {len(CHECKS)} checks" if has_all else "no finding in what could be checked"
-    return found
-
-
-def _incidents(parsed: argparse.Namespace) -> list[IncidentEvent]:
+def _events(parsed: argparse.Namespace) -> Iterator[IncidentEvent]:
     """The events of the events topic; records that are no events are left out."""
     from txnwatch.cli.events_access import read_events_topic  # noqa: PLC0415 - imports confluent_kafka
 
-    return [one for one in read_events_topic(parsed) if isinstance(one, IncidentEvent)]
-
-
-def row_of_exposure(
-    one: Exposure, facts: AuditFacts, admin: Grantee, owners: OwnerTable, events: Sequence[IncidentEvent] | None = None
-) -> AuditRow:
-    """A finding as a row, with its owners, with commands for this cluster, and with the incidents that fit it."""
-    ids = exposed_ids(one, facts)
-    fitting = explained(one, events, facts.now_ms) if events is not None else None
-    return AuditRow(
-        severity=str(one.severity),
-        check=one.check.name,
-        group=str(one.check.group),
-        subject=one.key,
-        finding=one.finding,
-        basis=str(one.basis),
-        affected=one.affected,
-        examples=one.examples,
-        evidence=tuple(evidence._asdict() for evidence in one.evidence),
-        remedies=tuple({"text": remedy.text, "command": command_of(remedy, admin)} for remedy in one.remedies),
-        issues=one.issues,
-        exposed_ids=len(ids) if ids is not None else None,
-        transactional_ids=tuple(ids[:EXAMPLES]) if ids is not None else (),
-        owners=tuple(_teams(one, ids or (), owners)),
-        incidents=len(fitting) if fitting is not None else None,
-        incident_ids=tuple(fitting[:EXAMPLES]) if fitting is not None else (),
-        docs=f"docs/audit.md#{one.check.name}",
-    )
-
-
-def _teams(one: Exposure, ids: Sequence[str], owners: OwnerTable) -> list[str]:
-    """The teams that are called about what is exposed, by the table of owners."""
-    found = [owners.of(Subject(name)).owner for name in ids]
-    found += [owners.of(Subject(None, topic)).owner for topic in sorted(one.topics)]
-    return list(dict.fromkeys(owner.whom_to_call for owner in found if owner is not None))
-
-
-def command_of(remedy: ChosenRemedy, admin: Grantee) -> str | None:
-    """The line that an administrator runs, in bash; None if no command does it."""
-    if not remedy.command:
-        return None
-    tool, *arguments = remedy.command
-    if remedy.plan is None:
-        return admin.admin_line(tool, *arguments)
-    partitions = [
-        {"topic": place.topic, "partition": place.partition, "replicas": list(replicas)}
-        for place, replicas in remedy.plan.items()
-    ]
-    plan = json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
-    return f"{admin.admin_line(tool, *arguments)} --reassignment-json-file <(echo '{plan}')"
+    return (one for one in read_events_topic(parsed) if isinstance(one, IncidentEvent))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from txnwatch.page.audited import causes
 from txnwatch.page.incident_rows import PLACES, held_places, id_for_address, incident_row, recent, told
 from txnwatch.page.knowledge import HeldBack, Knowledge, Spans, transactions_of
 from txnwatch.page.lanes import to_find, worst_lanes
@@ -45,6 +46,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         "next_holder": _next_holder(event, known.spans),
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
+        "causes": causes(known, event),
     }
 
 

@@ -22,7 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from txnwatch import __version__
-from txnwatch.page import details, finding
+from txnwatch.page import audited, details, finding
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.picture import Picture, picture_of
@@ -172,7 +172,8 @@ class PageSite:
         below = ("/incident/{rest:path}", "/partition/{rest:path}", "/id/{rest:path}", "/producer/{rest:path}")
         guarded = self.hosts.guarded
         return [
-            *(Route(path, guarded(self._shell)) for path in (*shells, *below)),
+            *(Route(path, guarded(self._shell(self._text))) for path in (*shells, *below)),
+            *(Route(path, guarded(self._shell(self._audit_text))) for path in ("/audit", "/audit/{check}")),
             *(Route(f"/api/v1/{path}", guarded(serve)) for path, serve in self._resources()),
         ]
 
@@ -201,6 +202,7 @@ class PageSite:
             ),
         )
         yield "ended", self._about(lambda known, _: details.ended(known))
+        yield "audit", self._about(lambda known, at: audited.view(known, at["check"]))
         yield "open", self._about(lambda known, at: details.oldest(known, at["limit"]))
         yield (
             "find",
@@ -210,13 +212,24 @@ class PageSite:
             ),
         )
 
-    async def _shell(self, request: Request) -> Response:
-        shell = self.assets.shell_for(request)
-        if shell is not None:
-            return shell
-        await self.live.refresh()
-        assert self._known is not None
-        return PlainTextResponse(_text_of(self.live.picture, self._known.now_ms, self._cluster))
+    def _shell(self, text_of: Callable[[Knowledge, Request], str]) -> Serve:
+        """Serves the shell, or the page as text."""
+
+        async def serve(request: Request) -> Response:
+            shell = self.assets.shell_for(request)
+            if shell is not None:
+                return shell
+            await self.live.refresh()
+            assert self._known is not None
+            return PlainTextResponse(text_of(self._known, request))
+
+        return serve
+
+    def _text(self, known: Knowledge, _: Request) -> str:
+        return _text_of(self.live.picture, known.now_ms, self._cluster)
+
+    def _audit_text(self, known: Knowledge, request: Request) -> str:
+        return audited.text_of(known, request.path_params.get("check", ""), self._cluster)
 
     async def _incidents(self, request: Request) -> Response:
         """The open incidents, or those that ended within a day, page by page."""
@@ -254,7 +267,8 @@ class PageSite:
             await self.live.refresh()
             assert self._known is not None
             limit = _number_of(request, "limit", details.LISTED)
-            at = {"name": request.query_params.get("name", ""), "limit": limit, **request.path_params}
+            query = {key: request.query_params.get(key, "") for key in ("name", "check")}
+            at = {**query, "limit": limit, **request.path_params}
             value = found(self._known, at)
             head = self.live.head(self.live.picture)
             if value is None and request.query_params.get("missing") == "null":
@@ -299,6 +313,8 @@ def _text_of(picture: Picture, now_ms: TimestampMs, cluster: str) -> str:
     at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     lines = [as_text(status["headline"], now_ms), f"{as_text(status['detail'], now_ms)} · {age} · {cluster}, at {at}"]
     lines += [f"  start: {one['text']} ({one['state']})" for one in status["start"] or ()]
+    if (found := status["exposures"]) is not None:
+        lines.append(f"  {audited.counts_line(found)}, {audited.audited_ago(found['at_ms'], now_ms)}: /audit")
     for key in picture["order"]["incidents"]:
         lines += ["", *_incident_lines(picture["incidents"][key], now_ms)]
     order = picture["order"]

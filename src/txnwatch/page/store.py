@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.page.words import moment
+from txnwatch.state.audit.exposure_rows import PeriodicAudit
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import (
@@ -262,6 +263,7 @@ class PageStore:
         latencies_ms: from the hang to the event, of the last incidents.
         step: what the start does now, until the watch is ready; None before it.
         warning: the last one of the log.
+        audited: what the watch has found when it audited last; None before that, and on a page of several clusters.
         on_change: is called after each change, in the thread that fills the store; must not wait.
     """
 
@@ -275,6 +277,7 @@ class PageStore:
     is_of_ledger: bool = False
     step: StartStep | None = None
     warning: SaidWarning | None = None
+    audited: PeriodicAudit | None = None
     on_change: Callable[[], None] = lambda: None
 
     @property

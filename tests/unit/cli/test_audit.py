@@ -13,14 +13,14 @@ import pytest
 
 from support.audited import NOW_MS, an_id, broker, facts, log, record, topic
 from support.incidents import an_event
-from txnwatch.cli.audit import AuditRow, command_of, row_of_exposure, summary
 from txnwatch.cli.main import main
 from txnwatch.cli.output import CommandAnswer, envelope, write
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.state.audit.audit_facts import AuditFacts
 from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.auditing import audit
-from txnwatch.state.audit.exposures import Exposure, explained
+from txnwatch.state.audit.exposure_rows import AuditRow, command_of, row_of_exposure, summary
+from txnwatch.state.audit.exposures import Exposure, explained, of_the_week
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text import Grantee
@@ -122,18 +122,21 @@ def test_incidents_of_the_last_week_fit_by_verdict_and_topic() -> None:
         pending_partitions=("payments-0",),
         time_ms=NOW_MS - 1_000,
     )
-    assert explained(one, [event], NOW_MS) == [event.incident_id]
-    for other in (
-        replace(event, time_ms=NOW_MS - 8 * 86_400_000),
-        replace(event, pending_partitions=("orders-0",)),
-        replace(event, verdict=Verdict.LATE),
-    ):
-        assert explained(one, [other], NOW_MS) == []
+    assert [fit.incident_id for fit in explained(one, [event])] == [event.incident_id]
+    for other in (replace(event, pending_partitions=("orders-0",)), replace(event, verdict=Verdict.LATE)):
+        assert explained(one, [other]) == ()
+
+
+def test_of_a_week_each_incident_counts_once_with_its_last_event() -> None:
+    first = replace(an_event("one"), time_ms=NOW_MS - 5_000)
+    last, other = replace(first, time_ms=NOW_MS - 1_000), replace(an_event("other"), time_ms=NOW_MS - 3_000)
+    old = replace(an_event("old"), time_ms=NOW_MS - 8 * 86_400_000)
+    assert of_the_week([old, first, last, other], NOW_MS) == [last, other]
 
 
 def test_a_finding_about_ids_fits_the_incidents_of_its_ids() -> None:
     ids = [an_id("slow", record(S.COMPLETE_COMMIT, timeout_ms=7_200_000))]
     one = of_check("long-timeout", facts(ids=ids))
     event = replace(an_event(), verdict=Verdict.LONG_RUNNING, transactional_id="slow", time_ms=NOW_MS)
-    assert explained(one, [event], NOW_MS) == [event.incident_id]
-    assert explained(one, [replace(event, transactional_id="other")], NOW_MS) == []
+    assert [fit.incident_id for fit in explained(one, [event])] == [event.incident_id]
+    assert explained(one, [replace(event, transactional_id="other")]) == ()

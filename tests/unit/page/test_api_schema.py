@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
 
+from support.audited import an_audit, an_id, broker, facts, topic
 from support.clusters_world import five_clusters
 from support.page_client import a_stream, get
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, now_ms
 from txnwatch.page.site_files import Assets
+from txnwatch.state.audit.audit_facts import NotAudited
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
 from txnwatch.watch.coverage import MissingEvidence
@@ -67,11 +70,19 @@ def partly_known() -> PageWorld:
     return world
 
 
+def audited() -> PageWorld:
+    world = a_busy_cluster()
+    of = facts(topic("payments", replicas=[2]), brokers=[broker("4.3") for _ in range(3)], ids=[an_id()])
+    world.store.audited = an_audit(replace(of, missing=(NotAudited("ACLs", "hidden"),)), *world.incidents)
+    return world
+
+
 WORLDS: dict[str, Callable[[], PageWorld]] = {
     "busy": a_busy_cluster,
     "calm": a_calm_cluster,
     "ended": ended,
     "partly known": partly_known,
+    "audited": audited,
     "not evaluated": PageWorld,
     "another view": lambda: PageWorld(access=CoordinatorAccess.API),
 }
@@ -90,6 +101,8 @@ PATHS = {
     "/ids?name=checkout-7": "client",
     "/find?name=payments-0": "find",
     "/facts": "facts",
+    "/audit": "audit",
+    "/audit?check=marker-skipped": "audit",
 }
 
 

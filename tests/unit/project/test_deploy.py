@@ -205,11 +205,25 @@ def test_the_alert_of_a_watcher_that_is_away_is_one_for_each() -> None:
     assert "$labels.instance" in absent["annotations"]["summary"]
 
 
+PROMTOOL = (("check", ""), ("test", "_test"))
+
+
+def test_the_alert_about_exposures_is_in_a_file_of_its_own() -> None:
+    (group,) = yaml.safe_load((DEPLOY / "prometheus" / "exposures.yaml").read_text())["groups"]
+    (rule,) = group["rules"]
+    assert rule["alert"] not in {one["alert"] for one in RULES}
+    assert not any("exposures" in one["expr"] for one in RULES), "who wants it adds the file"
+    assert wrong_names(rule["expr"]) == []
+    path, _, anchor = rule["annotations"]["runbook_url"].partition("/docs/")[2].partition("#")
+    assert f"## {anchor.replace('-', ' ').capitalize()}\n" in (ROOT / "docs" / path).read_text()
+
+
 @pytest.mark.skipif(
     shutil.which("promtool") is None, reason="there is no promtool: scripts/alertmanager.sh installs it"
 )
 def test_promtool_agrees() -> None:
-    for command, file in (("check", "rules.yaml"), ("test", "rules_test.yaml")):
+    files = ("rules", "exposures")
+    for command, file in ((command, f"{file}{end}.yaml") for file in files for command, end in PROMTOOL):
         done = subprocess.run(
             ["promtool", command, "rules", str(DEPLOY / "prometheus" / file)],
             capture_output=True,

@@ -37,6 +37,7 @@ const ROUTES = [
   ["/ended", /^$/, () => "/api/v1/ended", views.ended, "Ended"],
   ["/find", /^$/, () => `/api/v1/find${location.search}`, views.found, "Found"],
   ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
+  ["/audit", /^(?:\/([\w-]+))?$/, (check) => `/api/v1/audit?check=${check ?? ""}`, views.audit, "Audit"],
 ];
 const LISTS = { "/": views.overview, "/watcher": views.watcherView };
 

@@ -237,7 +237,46 @@ const GOES_ON = { silent: ENDED, stopped: ENDED };
 const starting = (page) => !page.status?.start || page.isStale && LOST_WHILE_STARTING.has(page.truth.why) ? nothing : html`<section class="card"><header><h2>The watcher starts</h2></header><ol class="body steps">${page.status.start.map((one, i) => html`<li class=${one.state === "now" ? "now" : "muted"}>${i + 1} of 3: ${one.text} <b>${one.state}</b></li>`)}</ol></section>`;
 const LOST_WHILE_STARTING = new Set(["silent", "stopped", "asking"]);
 
-export const overview = (page) => [starting(page), toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, watcher(page), recent(page)];
+export const overview = (page) => [starting(page), toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, exposed(page), watcher(page), recent(page)];
+
+// --- what exposes the cluster
+const DOCS = "https://github.com/txnwatch/txnwatch/blob/main/";
+const ofCheck = (name) => `${BASE}/audit/${encodeURIComponent(name)}`;
+const toneOf = (row) => (row.severity === "warn" ? "warning" : row.severity);
+const exposures = (found) => {
+  const worst = found.critical ? "critical" : found.warn ? "warn" : null;
+  return `${plural(found.critical + found.warn + found.info, "exposure")}${worst ? `, ${count(found[worst])} ${worst}` : ""}`;
+};
+const audited = (found, page) => html`audited ${duration(page.trueNow - found.at_ms)} ago, at ${time(found.at_ms, page)}`;
+
+/** The quiet line. */
+function exposed(page) {
+  const found = page.status?.exposures;
+  return found ? html`<p class="muted"><a href=${`${BASE}/audit`}>${exposures(found)}</a> <span class="small">${audited(found, page)}</span></p>` : nothing;
+}
+
+const listed = (names, total) => html`${names.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${total > names.length ? ` and ${count(total - names.length)} more` : ""}`;
+
+function exposure(row, page) {
+  const who = [
+    row.affected > 1 ? ["affected", listed(row.examples, row.affected)] : null,
+    row.exposed_ids === null ? null : ["transactional ids", row.exposed_ids ? listed(row.transactional_ids, row.exposed_ids) : "none"],
+    row.owners.length ? ["to call", html`<b>${listed(row.owners, 0)}</b>`] : null,
+    ...row.evidence.map((one) => ["evidence", html`${foreign(one.request)}: ${foreign(one.field)}: <span class="mono">${foreign(one.value)}</span>`]),
+    row.incidents.length ? ["incidents of the last week that fit", html`${row.incidents.map((one, i) => html`${i ? ", " : ""}<a href=${ofIncident(one.id)}>${one.verdict.replace("_", " ")} of ${time(one.since_ms, page)}</a>`)}${row.more_incidents ? ` and ${count(row.more_incidents)} more` : ""}`] : null,
+  ].filter(Boolean);
+  return html`<li class=${toneOf(row)}>${sign(toneOf(row))}<div><h2><span class="tag">${row.severity.toUpperCase()}</span> <a href=${ofCheck(row.check)}>${row.check}</a> <span class="muted small">${[row.group, ...row.issues].join(", ")} · <a href=${DOCS + row.docs} rel="noreferrer">about it</a></span></h2><p>${foreign(row.finding)}</p>
+    <dl class="facts small">${who.map(([name, shown]) => html`<dt>${name}</dt><dd>${shown}</dd>`)}</dl>
+    ${row.remedies.map((one) => html`<div class="step"><b>${foreign(one.text)}</b>${command(page.isStale ? null : one.command, page)}</div>`)}</div></li>`;
+}
+
+export function audit(found, page) {
+  const none = found.at_ms === null ? "This process has not audited the cluster: a watch does it a minute after it is ready, and then once an hour." : "Nothing was found in what is checked here.";
+  return [html`<section class="card" aria-labelledby="h-audit"><header><h1 class="big" id="h-audit">${found.check ? found.check.name : "What exposes this cluster"}</h1><span class="muted small">${found.at_ms === null ? nothing : html`${found.check ? html`<a href=${`${BASE}/audit`}>${exposures(found.counts)}</a>` : exposures(found.counts)}, ${audited(found, page)}`}</span></header>
+    ${found.check ? html`<div class="body"><p class="muted">It fires if: ${found.check.fires}</p></div>` : nothing}
+    ${found.rows.length ? html`<ol class="exposures">${found.rows.map((row) => exposure(row, page))}</ol>` : html`<div class="body"><p>${none}</p></div>`}</section>`,
+  html`<section class="card"><header><h2>Not checked</h2></header><div class="body"><dl class="facts">${found.not_checked.map((one) => html`<dt>${foreign(one.what)}</dt><dd>${foreign(one.why)}</dd>`)}</dl><p>This command makes all checks, and only reads.</p>${command(found.command, page)}</div></section>`];
+}
 
 /** An address from the operator's own file, which has only http and https; it is checked again. */
 const elsewhere = (url, text) => (/^https?:\/\//.test(url) ? html`<a href=${url} rel="noreferrer">${foreign(text)}</a>` : foreign(text));
@@ -295,6 +334,7 @@ export function incident(found, page) {
       <section class="card"><header><h2>Its life</h2>${found.life_is_whole ? nothing : html`<span class="muted small">only the events since this process was started</span>`}</header><div class="body"><ol class="life">${found.life.map((one) => html`<li><span class="muted">${time(one.at_ms, page, 3)}</span><span><b>${one.status}</b> · ${foreign(one.text)}</span></li>`)}</ol></div></section>
     </div><div class="stack">
       ${ownerCard(found)}
+      ${found.causes.length ? html`<section class="card"><header><h2>What can be its cause</h2><span class="muted small">by the last audit</span></header><div class="body">${found.causes.map((one) => html`<p><b>${one.severity}</b> <a href=${ofCheck(one.check)}>${one.check}</a> ${foreign(one.finding)}</p>`)}</div></section>` : nothing}
       ${waits(found, page)}
       <section class="card"><header><h2>Facts</h2></header><div class="body"><dl class="facts">${found.facts.map(([name, shown]) => html`<dt>${name}</dt><dd>${value(shown, page)}</dd>`)}<dt>incident</dt><dd><code>${found.id}</code></dd></dl></div></section>
     </div></div>`;

@@ -50,12 +50,8 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
         "warn no-verification",
         facts(brokers=three("4.2", settings=OFF), ids=[an_id()], has_all_ids=False),
     ),
-    "3.3 without transactions": (
-        "info no-verification",
-        facts(topic(transactional=False), brokers=three("3.3")),
-    ),
-    "3.3 never verifies": ("warn no-verification", facts(brokers=three("3.3"))),
-    "3.6 and offsets in a transaction": ("warn no-verification", facts(offsets(), brokers=three("3.6"))),
+    "3.3 never verifies": ("info no-verification", facts(brokers=three("3.3"))),
+    "3.6 and offsets in a transaction": ("info no-verification", facts(offsets(), brokers=three("3.6"))),
     "level 1 with ids": ("warn old-transaction-version", facts(brokers=three("4.2", level=1), ids=[an_id()])),
     "level 0 is in no answer": ("warn old-transaction-version", facts(brokers=three("4.2", level=0))),
     "level 1 and nothing transactional": (

@@ -1,0 +1,77 @@
+"""A healthy cluster has no warning: with the brokers and the applications of the soak, and those of the demo."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from soak.brokers import BROKER
+from support.fleet import fleet_of
+from support.servers import Clusters, connect
+from support.topics import create_topic
+from support.waiting import eventually
+from txnwatch.cli.main import main
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC
+from txnwatch.streaming.audit.gathering import gather
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
+from txnwatch_demo.screen import DemoView
+from txnwatch_demo.stage import DemoServers
+
+VERSIONS = ("4.4.0", "4.3.1", "3.9.2", "3.3.2")
+NEEDS_AN_UPGRADE = {
+    "4.4.0": {"marker-skipped", "old-protocol"},
+    "4.3.1": {"marker-skipped", "old-protocol"},
+    "3.9.2": set[str](),
+    "3.3.2": {"no-verification", "stuck-prepare-bugs"},
+}
+NO_AUTHORIZER = {"internal-writers"}
+ONE_BROKER = {"coordinator-log-config", "replication"}
+LOG_BYTES = 100_000_000
+
+
+def audited(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["audit", "-b", bootstrap, "-o", "json", "--fail-on", "warn"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def has_offsets_in_a_transaction(kafka: EmbeddedKafka) -> bool:
+    with contextlib.closing(connect(kafka)) as cluster:
+        return CONSUMER_OFFSETS_TOPIC in {topic.name for topic in gather(cluster, LOG_BYTES).transactional_topics}
+
+
+@pytest.fixture(params=[VERSIONS[0], *(pytest.param(one, marks=pytest.mark.long) for one in VERSIONS[1:])])
+def soaked(request: pytest.FixtureRequest, clusters: Clusters, tmp_path: Path) -> Iterator[EmbeddedKafka]:
+    name = f"soaked {request.param}"
+    yield clusters.start(name, lambda: EmbeddedKafka(tmp_path, brokers=3, version=request.param, properties=BROKER))
+    clusters.end(name)
+
+
+def test_the_cluster_of_the_soak_has_no_warning(soaked: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.closing(connect(soaked)) as cluster:
+        for topic in ("soak.source", "soak.target"):
+            create_topic(cluster, topic, 6, config={"retention.ms": "600000", "segment.ms": "60000"})
+    fleet = fleet_of(soaked.bootstrap_servers, "soak.source", "soak.target", writers=6, copiers=2)
+    with fleet.kept_up():
+        eventually(lambda: has_offsets_in_a_transaction(soaked), 120.0, "offsets that are committed in a transaction")
+        answer = audited(soaked.bootstrap_servers, capsys)
+    assert {row["severity"] for row in answer["rows"]} <= {"info"}
+    assert {row["check"] for row in answer["rows"]} == NEEDS_AN_UPGRADE[soaked.version] | NO_AUTHORIZER
+    assert answer["not_checked"] == []
+
+
+def test_the_demo_has_no_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.ExitStack() as stack:
+        servers = DemoServers(tmp_path, DemoView(), stack)
+        servers.start_servers()
+        servers.start_applications()
+        rows = audited(servers.bootstrap, capsys)["rows"]
+        assert {row["check"] for row in rows} == NEEDS_AN_UPGRADE["4.4.0"] | NO_AUTHORIZER | ONE_BROKER
+        servers.write_late()
+        assert {row["severity"] for row in audited(servers.bootstrap, capsys)["rows"]} == {"info"}
