@@ -2,6 +2,8 @@
 
 The fault is an ordinary request at the wrong time: a produce request that arrives after the abort of its transaction.
 No client library sends requests in this order. Nothing here writes an incident event or calls the detector.
+
+Apart: the tests make the fault without the demo.
 """
 
 from __future__ import annotations

@@ -89,7 +89,6 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
     lacking = _unproven(reach, facts)
     stopped = {one for event in incidents for one in groups(event, GroupState.STOPPED)}
     at_risk = {one for event in incidents for one in groups(event, GroupState.AT_RISK)} - stopped
-    totals = seen.totals
     critical = any(event.severity is Severity.CRITICAL for event in urgent)
     return {
         "state": truth.state,
@@ -103,7 +102,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "problem": seen.problem,
         "judged_ms": seen.judged_ms,
         "judged_within_ms": seen.judged_within_ms,
-        "barrier": totals.barrier,
+        "barrier": seen.totals.barrier,
         "ready": seen.is_ready,
         "view": known.store.access,
         "partitions": {"scanned": seen.watched.scanned, "census": seen.watched.census, "unproven": facts.unproven},
@@ -119,9 +118,9 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "early_warnings": sum(event.severity is Severity.INFO for event in incidents),
         "groups_stopped": len(stopped),
         "groups_at_risk": len(at_risk),
-        "open_transactions": totals.open,
-        "states": dict(totals.states),
-        "oldest_ms": totals.oldest_ms,
+        "open_transactions": seen.totals.open,
+        "states": dict(seen.totals.states),
+        "oldest_ms": seen.totals.oldest_ms,
         "watchers": [_watcher(one) for one in seen.watchers],
         "worst": urgent[0].incident_id if urgent else None,
         "search_command": _search(known.store.commands),
