@@ -56,7 +56,7 @@ def test_the_outcome_is_none_before_and_after_the_fence(
             stack.enter_context(world.watch.paused())
         producer = make(world.cluster, unique("app"), partition)
         if is_found_before:
-            eventually(lambda: outcomes(world, producer), IN_TIME_S, "the hang before the fence")
+            eventually(lambda: ("none", None) in outcomes(world, producer), IN_TIME_S, "the outcome before the fence")
         producer.init()
     pass_a_hang(world)
     eventually(lambda: outcomes(world, producer), IN_TIME_S, "the hang")

@@ -12,9 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import ElectionType, KafkaError
+from confluent_kafka import TopicPartition as ConfluentTopicPartition
 from kafka.protocol.metadata import MetadataRequest
 
 from support.answers import state_of
+from support.topics import admin_of
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import Offset, TopicPartition
@@ -113,7 +116,19 @@ def elect_uncleanly(
     while_alone()
     kafka.broker(leader).kill()
     kafka.start_broker(follower)
+    _elect(cluster, partition)
     await_leader(cluster, partition, follower)
+
+
+def _elect(cluster: Cluster, partition: TopicPartition) -> None:
+    """Asks for the election: the controllers of 3.3 do not read unclean.leader.election.enable."""
+    admin, asked = admin_of(cluster), ConfluentTopicPartition(partition.topic, partition.partition)
+
+    def is_elected() -> bool:
+        error = admin.elect_leaders(ElectionType.UNCLEAN, [asked]).result(_PATIENCE_S)[asked]
+        return error is None or error.code() == KafkaError.ELECTION_NOT_NEEDED
+
+    _await(is_elected, f"an unclean election of {partition}")
 
 
 def await_leader(cluster: Cluster, partition: TopicPartition, leader: int | None) -> None:

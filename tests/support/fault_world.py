@@ -87,6 +87,12 @@ class FaultWorld:
         self.kafka.broker(node).kill()
         self.kafka.start_broker(node)
 
+    def restart_dead(self) -> None:
+        """Starts the brokers that a scenario has left dead; the next scenario needs them."""
+        for node in NODES:
+            if not self.kafka.broker(node).is_running:
+                self.kafka.start_broker(node)
+
     @contextlib.contextmanager
     def verifying(self) -> Iterator[None]:
         """With KIP-890's verification on, as brokers have it by default."""
