@@ -1,8 +1,8 @@
-"""The lease of the instance that speaks: a member of a consumer group has it.
+"""The lease of the instance that speaks, and that of the speaker that tells whole transactions.
 
-The member that has partition 0 of the events topic has the lease: the group's coordinator assigns a partition to one
-member. The assignor is sticky, so a newcomer never takes the lease from a member that is well. Each choice of topics
-has a group of its own (`lease_group`).
+A member of a consumer group has a lease: the one to which the group's coordinator has assigned partition 0 of the
+events topic. The assignor is sticky, so a newcomer never takes the lease from a member that is well. Each choice of
+topics has a group of its own (`lease_group`). The speakers of a cluster have one more (`transactions_group`).
 
 Law: a member's own view may be outdated. A process that was stopped for a minute does not know that another member has
 the partition now. So after a pause that is as long as the session, and right before a marker, it commits an offset: the
@@ -20,15 +20,14 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assigned
 
-from txnwatch.state.incidents.speaking import SESSION_MS, Speaking, Voice
+from txnwatch.state.incidents.speaking import SESSION_MS, SILENT, Speaking, Voice
 from txnwatch.state.model.ports import Lease, LeaseView
-from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.values import LEASE_CLIENT, TimestampMs
 from txnwatch.state.text import Said
 
 LONGEST_BATCH_MS: Final = 60_000  # a member that does not come for so long leaves the group
 _BACK_S: Final = 6.0  # a group without members waits for 3 s before it gives the lease to the first one
 _MOST_POLLS: Final = 100
-_NO_LEASE: Final = "no lease"
 
 
 class GroupLease:
@@ -44,7 +43,7 @@ class GroupLease:
             {
                 **client_config,
                 "log_level": 2,
-                "client.id": "txnwatch-speaker",
+                "client.id": LEASE_CLIENT,
                 "group.id": self._group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
@@ -119,27 +118,48 @@ class GroupLease:
 
 
 class SpeakerGate:
-    """Whether this instance speaks, for the ledger; it knows the time by a clock that is never set."""
+    """What this instance publishes now, for the ledger; it knows the time by a clock that is never set."""
 
     def __init__(
-        self, lease: Lease, topics: str, report: Callable[[str], None], clock_s: Callable[[], float] = time.monotonic
+        self,
+        lease: Lease,
+        ask_for_transactions: Callable[[], Lease],
+        report: Callable[[str], None],
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`topics` is the digest of the topics that this instance watches."""
-        self._lease, self._report, self._clock_s = lease, report, clock_s
-        self._speaking, self._said = Speaking(topics), Said[str]()
+        """`ask_for_transactions` joins the group of the speakers, and returns its lease."""
+        self._lease, self._ask_for_transactions = lease, ask_for_transactions
+        self._report, self._clock_s = report, clock_s
+        self._speaking, self._said = Speaking(), Said[str]()
+        self._telling: tuple[Lease, Speaking] | None = None
 
     def voice(self) -> Voice:
         """What this instance publishes now; to be asked before each publication."""
-        voice, problem = self._speaking.voice(self._lease.view(), self._now_ms()), self._lease.problem
-        if problem is None:
-            self._said.is_over(_NO_LEASE)
-        elif self._said.is_new(_NO_LEASE, problem):
-            self._report(f"{problem}: this instance publishes events only while it hears no other one for a minute")
-        return voice
+        speaks = self._look(self._lease, self._speaking, "events")
+        if not speaks:
+            self.close()
+            return SILENT
+        if self._telling is None:
+            self._telling = self._ask_for_transactions(), Speaking()
+        return Voice(speaks, self._look(*self._telling, "incidents about whole transactions"))
 
-    def hear(self, topics: str) -> None:
-        """See Speaking."""
-        self._speaking.hear(topics, self._now_ms())
+    def hear(self) -> None:
+        """Takes that another instance with the same topics has just said that it speaks."""
+        self._speaking.hear(self._now_ms())
+
+    def close(self) -> None:
+        """Leaves the group of the speakers."""
+        if self._telling is not None:
+            self._telling[0].close()
+            self._telling = None
+
+    def _look(self, lease: Lease, speaking: Speaking, what: str) -> bool:
+        speaks, problem = speaking.look(lease.view(), self._now_ms()), lease.problem
+        if problem is None:
+            self._said.is_over(what)
+        elif self._said.is_new(what, problem):
+            self._report(f"{problem}: this instance publishes {what} only while it hears no other one for a minute")
+        return speaks
 
     def _now_ms(self) -> TimestampMs:
         return TimestampMs(int(self._clock_s() * 1000))

@@ -36,7 +36,7 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log, Mirror, OpenIncidentsView
-from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs, lease_group
+from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs, lease_group, transactions_group
 from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -159,15 +159,18 @@ class SinkSet:
             self.log.warning(warning)
 
     def _lease(self, config: LibrdkafkaConfig) -> tuple[GroupLease, SpeakerGate]:
-        """The lease of the instances that watch the same topics; it is released before anything else is closed."""
-        lease = GroupLease(config, self.events.name, lease_group(self.cluster_id, self.options.topics_digest))
+        """The leases that decide what this instance publishes; they are released before anything else is closed."""
+        digest = self.options.topics_digest
+        lease = GroupLease(config, self.events.name, lease_group(self.cluster_id, digest))
         self._closing.callback(lease.close)
-        gate = SpeakerGate(lease, self.options.topics_digest, self.log.warning)
+        group = transactions_group(self.cluster_id)
+        gate = SpeakerGate(lease, lambda: GroupLease(config, self.events.name, group), self.log.warning)
+        self._closing.callback(gate.close)
 
         def hear(beat: Heartbeat) -> None:
-            is_another = beat.cluster_id == self.cluster_id and beat.instance != self.instance
-            if is_another and beat.speaks and beat.topics_digest is not None:
-                gate.hear(beat.topics_digest)
+            is_same = (beat.cluster_id, beat.topics_digest) == (self.cluster_id, digest)
+            if is_same and beat.speaks and beat.instance != self.instance:
+                gate.hear()
 
         self.listening.on_heartbeat = hear
         return lease, gate

@@ -258,6 +258,15 @@ def unwatched(clusters: Iterable[str], last: Iterable[Heartbeat], now_ms: Timest
     return sorted(set(clusters) - {beat.cluster_id for beat in last if beat.is_active(now_ms)})
 
 
+def unspoken(last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[str]:
+    """The clusters with active watchers of the same topics of which none publishes events."""
+    by_topics: dict[tuple[str, str | None], list[bool | None]] = {}
+    for beat in last:
+        if beat.is_active(now_ms):
+            by_topics.setdefault(_coverage(beat), []).append(beat.speaks)
+    return sorted({cluster_id for (cluster_id, _), speak in by_topics.items() if set(speak) == {False}})
+
+
 def undetected(last: Iterable[Heartbeat], now_ms: TimestampMs) -> dict[str, tuple[Verdict, ...]]:
     """By cluster, the verdicts that none of its active watchers detects; without clusters where each is detected."""
     found: dict[str, tuple[Verdict, ...]] = {}

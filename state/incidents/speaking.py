@@ -11,13 +11,14 @@ Law:
   * An instance that was stopped for longer than the session of the group has lost the lease, whatever it knows itself.
     It speaks again once the coordinator has answered.
   * An incident about a whole transaction belongs to no partition: every watcher of a cluster finds it, whatever topics
-    it watches. Of the speakers with different topics, that with the lowest digest of its topics tells it.
+    it watches. A second lease, for which only speakers ask, decides which of them tells it. Heartbeats decide nothing
+    about it: while the coordinator of this lease does not answer, the last one goes on, and after a minute each tells.
   * All times are of a clock of this process that is never set (a monotonic one): no two clocks are compared.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.ports import LeaseView
@@ -25,7 +26,6 @@ from txnwatch.state.model.values import DurationMs, TimestampMs
 
 SESSION_MS: Final = DurationMs(8_000)  # with a rebalance and a micro-batch, nobody speaks for 10 s at most
 UNHEARD_MS: Final = DurationMs(60_000)
-_MOST_OTHERS: Final = 100  # anybody who may write the topic can invent any number
 
 
 class Voice(NamedTuple):
@@ -46,31 +46,19 @@ WHOLE: Final = Voice(speaks=True, of_transactions=True)
 
 @dataclass(slots=True)
 class Speaking:
-    """Whether this instance speaks.
+    """Whether this instance has one of the two leases, or acts as if it had.
 
     Attributes:
-        topics: the digest of the topics that it watches.
         speaks: the last answer.
     """
 
-    topics: str = ""
     speaks: bool = False
-    _others: dict[str, TimestampMs] = field(default_factory=dict)  # when the speakers of other topics were heard
     _looked_ms: TimestampMs | None = None
     _heard_ms: TimestampMs | None = None
 
-    def hear(self, topics: str, now_ms: TimestampMs) -> None:
-        """Takes that another instance, which watches these topics, has just said that it speaks."""
-        if topics == self.topics:
-            self._heard_ms = now_ms
-        elif len(self._others) < _MOST_OTHERS or topics in self._others:
-            self._others[topics] = now_ms
-
-    def voice(self, lease: LeaseView, now_ms: TimestampMs) -> Voice:
-        """What this instance publishes now; see `look`."""
-        speaks = self.look(lease, now_ms)
-        self._others = {one: at_ms for one, at_ms in self._others.items() if now_ms - at_ms < UNHEARD_MS}
-        return Voice(speaks, speaks and self.topics <= min(self._others, default=self.topics))
+    def hear(self, now_ms: TimestampMs) -> None:
+        """Takes that another instance, which asks for the same lease, has just said that it speaks."""
+        self._heard_ms = now_ms
 
     def look(self, lease: LeaseView, now_ms: TimestampMs) -> bool:
         """Whether this instance speaks now; to be asked before each publication, and at least once in a session.

@@ -125,14 +125,22 @@ def is_topic_name(text: str) -> bool:
     return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}
 
 
+LEASE_CLIENT: Final = "txnwatch-speaker"  # the client id of every instance in these groups
+
+
 def lease_group(cluster_id: str, topics_digest: str) -> str:
     """The consumer group of the instances that share a lease: those of one cluster that watch the same topics."""
     return f"{lease_groups(cluster_id)}{topics_digest[:8]}"
 
 
+def transactions_group(cluster_id: str) -> str:
+    """The consumer group of the speakers of one cluster: the one that has its lease tells whole transactions."""
+    return f"{lease_groups(cluster_id)}transactions"
+
+
 def lease_groups(cluster_id: str) -> str:
     """What the names of all such groups of a cluster begin with."""
-    return f"txnwatch-speaker-{cluster_id}-"
+    return f"{LEASE_CLIENT}-{cluster_id}-"
 
 
 # Offsets, times and durations: three types that mypy keeps apart.

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.api_message import ApiMessage
 
 from txnwatch.state.model.errors import BrokerError, WireError
 from txnwatch.state.model.values import BrokerId, ErrorCode, Problem, TopicPartition, is_topic_name
+from txnwatch.streaming.admin.group_rights import describe_request
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.wire.primitives import Reader
@@ -32,7 +32,6 @@ _STABLE, _EMPTY, _DEAD = "Stable", "Empty", "Dead"
 REBALANCES = "its members change now (it rebalances): what they are assigned is not known, ask again"
 HIDES = "its members also read a topic that is hidden from this user: what they are assigned is not known"
 _UNASSIGNED = {"Assigning", "NotReady"}  # of the newer protocols: the next assignment is not computed yet
-_LAST_WITHOUT_NOT_FOUND = 5  # from version 6 on, a group that is gone is an error
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
@@ -144,11 +143,6 @@ def _why(refused: Problem) -> str:
     return str(problem.with_hint("DESCRIBE on the group is missing") if problem.is_denied else problem)
 
 
-def _classic_request(connection: Connection, names: Sequence[str]) -> Any:
-    version = connection.require_version(DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND)
-    return DescribeGroupsRequest(version=version, groups=list(names))
-
-
 def _take_classic(row: Any, found: Assignments) -> None:
     if row.group_state != _STABLE:
         if row.group_state not in (_EMPTY, _DEAD):
@@ -207,7 +201,7 @@ def _take_streams(row: Any, found: Assignments) -> None:
 
 _CLASSIC = "classic"
 _KINDS = {
-    _CLASSIC: (_classic_request, _take_classic),
+    _CLASSIC: (describe_request, _take_classic),
     "consumer": (_consumer_request, _take_consumer),
     "streams": (_streams_request, _take_streams),
 }

@@ -1,4 +1,4 @@
-"""Which rights the caller has on groups: consumer groups, share groups, and the group of the automatic abort.
+"""Which rights the caller has on groups, and who is a member of the groups of watchers that is none.
 
 A broker checks the right before it looks for the group, so a group that does not exist answers the question. Any
 broker refuses a caller without DESCRIBE. Only the group's coordinator names the operations that are allowed.
@@ -7,14 +7,18 @@ broker refuses a caller without DESCRIBE. Only the group's coordinator names the
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.values import LEASE_CLIENT, BrokerId
+from txnwatch.state.text import printable
 from txnwatch.streaming.admin.share_groups import are_supported, may_read_isolation
-from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.cluster import Cluster, RequestOf
 from txnwatch.streaming.client.connection import Connection
 
 _OPERATIONS_SINCE, _LAST_WITHOUT_NOT_FOUND = 3, 5  # from version 6 on, an unused id is an error
@@ -64,6 +68,36 @@ def _share_group_rights(cluster: Cluster) -> GroupRights:
     return rights
 
 
+def strangers(cluster: Cluster, lease_groups: str) -> tuple[str, ...]:
+    """The members of groups of watchers that do not have the client id of a watcher, as text.
+
+    One of them may have the lease, and then no watcher publishes. What cannot be listed or described is left out.
+    """
+    listed = cluster.ask(dict.fromkeys(cluster.known.brokers, list_request), cluster.timeout_s)
+    requests: dict[BrokerId, RequestOf] = {
+        node: partial(_describe, names)
+        for node, answer in listed.items()
+        if (names := [one.group_id for one in _groups_of(answer) if one.group_id.startswith(lease_groups)])
+    }
+    return tuple(
+        f"{printable(member.client_id)} at {printable(member.client_host.lstrip('/'))} in {printable(row.group_id)}"
+        for answer in cluster.ask(requests, cluster.timeout_s).values()
+        for row in _groups_of(answer)
+        for member in row.members
+        if member.client_id != LEASE_CLIENT
+    )
+
+
+def _groups_of(answer: Any) -> Iterable[Any]:
+    return () if isinstance(answer, BrokerError) else answer.groups
+
+
+def list_request(connection: Connection) -> Any:
+    """Asks for groups of every type that the broker supports."""
+    version = connection.require_version(ListGroupsRequest, highest=5, lowest=4)
+    return ListGroupsRequest(version=version, states_filter=[])
+
+
 def hides_groups(cluster: Cluster) -> bool:
     """Whether this user lacks DESCRIBE on some groups: without an error, a broker does not list a group that is hidden.
 
@@ -71,9 +105,18 @@ def hides_groups(cluster: Cluster) -> bool:
         BrokerError: no broker answers.
     """
     connection = cluster.any_connection()
-    version = connection.require_version(DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND)
-    answer = cluster.call(connection, DescribeGroupsRequest(version=version, groups=[_UNUSED_GROUP]))
+    answer = cluster.call(connection, describe_request(connection, [_UNUSED_GROUP]))
     return any(row.error_code == _REFUSED for row in answer.groups)
+
+
+def describe_request(connection: Connection, names: Sequence[str]) -> Any:
+    """Asks about some groups; one that is gone has no members."""
+    version = connection.require_version(DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND)
+    return DescribeGroupsRequest(version=version, groups=list(names))
+
+
+def _describe(names: Sequence[str], connection: Connection) -> Any:
+    return describe_request(connection, names)
 
 
 def _request(connection: Connection, lease_group: str) -> Any:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from txnwatch.state.model.errors import BrokerError
@@ -23,7 +22,7 @@ from txnwatch.state.model.ports import GroupOffset, GroupOffsets, WaitingGroups
 from txnwatch.state.model.values import BrokerId, Offset, Problem, SpanStart, TopicPartition
 from txnwatch.streaming.admin.assignments import Assignments, GroupToDescribe, read_assignments
 from txnwatch.streaming.admin.connect_topics import connect_uses
-from txnwatch.streaming.admin.group_rights import hides_groups
+from txnwatch.streaming.admin.group_rights import hides_groups, list_request
 from txnwatch.streaming.admin.share_groups import NO_LAG, read_committed_only, share_offsets, share_positions
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
 from txnwatch.streaming.client.cluster import Cluster
@@ -240,7 +239,7 @@ class ClusterGroups:
 
     def _rows(self, problems: Counter[str]) -> Iterator[KnownGroup]:
         """The groups of every broker that read topics, and those of Connect's workers."""
-        requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
+        requests = dict.fromkeys(self._cluster.known.brokers, list_request)
         for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
             if isinstance(answer, BrokerError):
                 problems[str(answer)] += 1
@@ -333,11 +332,6 @@ def _take(
 def _why(refused: Problem, what: str) -> str:
     found = refused.of("offsets of consumer groups")
     return str(found.with_hint(f"DESCRIBE on the {what} is missing") if found.is_denied else found)
-
-
-def _list_request(connection: Connection) -> Any:
-    version = connection.require_version(ListGroupsRequest, highest=5, lowest=4)
-    return ListGroupsRequest(version=version, states_filter=[])  # groups of every type that the broker supports
 
 
 def _fetch_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition] | None) -> Any:

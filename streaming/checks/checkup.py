@@ -39,7 +39,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
     lease_groups,
 )
-from txnwatch.streaming.admin.group_rights import GroupRights, group_rights
+from txnwatch.streaming.admin.group_rights import GroupRights, group_rights, strangers
 from txnwatch.streaming.admin.kafka_settings import LONGEST_TIMEOUT, MATCH, SCAN_INTERVAL, describe_acls, settings_of
 from txnwatch.streaming.admin.replicas import read_replicas
 from txnwatch.streaming.admin.transaction_requests import describe_producers
@@ -150,6 +150,7 @@ class Checkup:
         events_problem: why the events topic could not be created; None if it could, or if it is shown.
         lease_group: what the names of the groups of watchers begin with; one of each group has its lease.
         group_rights: the rights on such a group, and on all groups.
+        strangers: the members of such groups that are no watchers.
         internal_rights: the rights on `__transaction_state` and `__consumer_offsets`, which need not exist.
         hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
         has_unseen_log: whether no broker shows `__transaction_state`, although there is transactional data or an id.
@@ -167,6 +168,7 @@ class Checkup:
     events_writers: Writers = field(default_factory=Writers)
     lease_group: str = ""
     group_rights: GroupRights = field(default_factory=GroupRights)
+    strangers: tuple[str, ...] = ()
     internal_rights: dict[str, TopicRights] = field(default_factory=lambda: dict.fromkeys(_INTERNAL, TopicRights()))
     hidden: dict[str, Problem] = field(default_factory=dict)
     has_unseen_log: bool = False
@@ -188,7 +190,7 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
     listing = ClusterAdmin(cluster).list_transactions([]) if can_list else None
     is_unused = TRANSACTION_STATE_TOPIC not in known.topics and not (listing is not None and listing.has_ids)
     is_unused = is_unused and not _has_transactional_data(cluster)
-    abort_group = lease_groups(known.cluster_id)
+    leases = lease_groups(known.cluster_id)
     return Checkup(
         brokers=brokers,
         cluster_operations=cluster_operations(cluster),
@@ -198,8 +200,9 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
         events_problem=None if events_topic in known.topics else create_problem(cluster, events_topic),
         events_rights=_topic_rights(cluster, events_topic),
         events_writers=writers_of(cluster, events_topic),
-        lease_group=abort_group,
-        group_rights=group_rights(cluster, abort_group),
+        lease_group=leases,
+        group_rights=group_rights(cluster, leases),
+        strangers=strangers(cluster, leases),
         internal_rights={topic: _topic_rights(cluster, topic) for topic in _INTERNAL},
         hidden=_hidden(cluster, listing) if listing is not None else {},
         has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,

@@ -177,6 +177,19 @@ def test_a_silent_watcher_of_other_topics_leaves_its_partitions_unchecked(
     assert main(["status", *place.flags, "--fail-on-found"]) == 0
 
 
+def test_it_is_said_if_no_watcher_of_some_topics_publishes(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
+    place.beat(a_beat(place, topics_digest="orders", speaks=False))
+    place.beat(a_beat(place, topics_digest="payments", instance="other:/checkpoint", speaks=True))
+    assert main(["status", *place.flags]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines if line.endswith(", publishes the events")] == ["other:/checkpoint"]
+    nobody = f"no watcher of cluster {place.cluster_id} publishes events: one takes over within 10 s, unless another"
+    assert nobody in lines[-1]
+    place.beat(a_beat(place, topics_digest="orders", instance="b:/checkpoint", speaks=True))
+    assert main(["status", *place.flags]) == 0
+    assert nobody not in capsys.readouterr().out
+
+
 def test_no_incident_and_no_active_watcher(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", *place.flags, "--fail-on-found"]) == 4
     output = capsys.readouterr().out.splitlines()[-1]

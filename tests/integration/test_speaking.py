@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import pytest
+from confluent_kafka import Consumer
 
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.sinks.incidents import group_lease
 from txnwatch.sinks.incidents.group_lease import GroupLease, SpeakerGate
-from txnwatch.state.incidents.speaking import SESSION_MS
-from txnwatch.state.model.values import lease_group
+from txnwatch.state.incidents.speaking import SESSION_MS, WHOLE
+from txnwatch.state.model.ports import LeaseView
+from txnwatch.state.model.values import lease_group, lease_groups, transactions_group
+from txnwatch.streaming.admin.group_rights import strangers
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
@@ -26,29 +30,40 @@ def clock_s() -> float:
 
 
 class Instance:
-    """One instance that asks for the lease, and whether it speaks."""
+    """One instance that asks for the leases, and whether it speaks."""
 
-    def __init__(self, kafka: EmbeddedKafka, topic: str, group: str) -> None:
-        self.lease = GroupLease({"bootstrap.servers": kafka.bootstrap_servers}, topic, group)
-        self.gate = SpeakerGate(self.lease, "", lambda _: None, clock_s)
+    def __init__(self, kafka: EmbeddedKafka, topic: str, cluster_id: str, topics: str = "0123456789") -> None:
+        def join(group: str) -> GroupLease:
+            return GroupLease({"bootstrap.servers": kafka.bootstrap_servers}, topic, group)
+
+        self.lease = join(lease_group(cluster_id, topics))
+        self.gate = SpeakerGate(self.lease, lambda: join(transactions_group(cluster_id)), lambda _: None, clock_s)
+
+    def close(self) -> None:
+        """Ends it in an orderly way."""
+        self.lease.close()
+        self.gate.close()
 
     def speaks(self) -> bool:
         """As the ledger asks in every round."""
         return self.gate.voice().speaks
 
 
-Start = Callable[[], Instance]
+class Start(Protocol):
+    """Starts an instance with a choice of topics."""
+
+    def __call__(self, topics: str = ...) -> Instance: ...
 
 
 @pytest.fixture
 def start(kafka: EmbeddedKafka, cluster: Cluster) -> Iterator[Start]:
     topic = create_topic(cluster, unique("speaking"))[0].topic
-    group = lease_group(unique("cluster"), "0123456789")
+    cluster_id = unique("cluster")
     with contextlib.ExitStack() as closing:
 
-        def begin() -> Instance:
-            one = Instance(kafka, topic, group)
-            closing.callback(one.lease.close)
+        def begin(topics: str = "0123456789") -> Instance:
+            one = Instance(kafka, topic, cluster_id, topics)
+            closing.callback(one.close)
             return one
 
         yield begin
@@ -79,6 +94,36 @@ def test_an_orderly_stop_hands_the_lease_over_at_once(start: Start) -> None:
     assert not other.speaks()
     holder.lease.close()
     eventually(other.speaks, AT_ONCE_S, "the other instance")
+
+
+def test_of_the_speakers_of_different_topics_one_tells_transactions_until_it_stops(start: Start) -> None:
+    first, second = start("orders"), start("payments")
+    both = (first, second)
+    eventually(lambda: any(one.gate.voice() == WHOLE for one in both), JOINED_S, "one that tells transactions")
+    eventually(lambda: all(one.gate.voice().speaks for one in both), JOINED_S, "both speak")
+    teller, other = both if first.gate.voice() == WHOLE else (second, first)
+    for _ in range(50):
+        assert teller.gate.voice() == WHOLE
+        assert not other.gate.voice().of_transactions
+        time.sleep(0.1)
+    teller.close()
+    eventually(lambda: other.gate.voice() == WHOLE, AT_ONCE_S, "the other one")
+
+
+def test_a_member_of_the_group_that_is_no_watcher_is_named(kafka: EmbeddedKafka, cluster: Cluster) -> None:
+    topic, cluster_id = create_topic(cluster, unique("speaking"))[0].topic, unique("cluster")
+    group = lease_group(cluster_id, "orders")
+    servers = {"bootstrap.servers": kafka.bootstrap_servers}
+    with contextlib.closing(GroupLease(servers, topic, group)) as lease:
+        eventually(lambda: lease.view() is LeaseView.HELD, JOINED_S, "the lease")
+        assert strangers(cluster, lease_groups(cluster_id)) == ()
+    assignor = {"partition.assignment.strategy": "cooperative-sticky"}
+    alien = Consumer({**servers, **assignor, "group.id": group, "client.id": "kafka-ui"})
+    with contextlib.closing(alien):
+        alien.subscribe([topic])
+        eventually(lambda: alien.poll(0.1) or alien.assignment(), JOINED_S, "the other client")
+        (found,) = strangers(cluster, lease_groups(cluster_id))
+    assert found == f"kafka-ui at 127.0.0.1 in {group}"
 
 
 def test_an_instance_whose_micro_batch_took_too_long_for_the_group_has_the_lease_again_at_once(

@@ -1,103 +1,238 @@
-"""Several instances that share the lease of a consumer group: who speaks, and for how long nobody does.
+"""Several instances that share the leases of consumer groups: who speaks, who tells whole transactions, and since when.
 
-The group is a model of Kafka's: a member that sends no heartbeat for a session is removed, the lease stays with the
-member that has it (cooperative-sticky), and a member learns of a loss with its next answer. The decision is the
-product's (speaking.py). In each step of half a second a fault may begin or end: an instance is killed, stopped in an
-orderly way, started, paused, cut off, or the coordinator goes away. The clock of each instance has its own zero.
+A group is a model of Kafka's: a member that sends no heartbeat for a session is removed, the lease stays with the
+member that has it (cooperative-sticky), a group without members waits before it gives the lease, and a member learns of
+a loss with its next answer. The decision is the product's (speaking.py, SpeakerGate). In each step of half a second a
+fault may begin or end: an instance is killed, stopped in an orderly way, started, paused, cut off, or the coordinator
+goes away. The instances have one of two choices of topics, and the clock of each has its own zero. In some worlds
+somebody forges heartbeats of instances that speak.
 
 A problem begins with its kind:
 
-SILENCE: nobody speaks for longer than is allowed.
-TAKEN: an instance has got the lease while the one that had it was well.
-TWO SPEAK: two instances speak although the coordinator answers both.
+SILENCE: nobody speaks about a choice of topics, or tells whole transactions, for longer than is allowed.
+TAKEN: an instance has got a lease while the one that had it was well.
+TWO SPEAK: two instances speak about the same topics, or tell transactions, although the coordinator answers both.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from txnwatch.state.incidents.speaking import SESSION_MS, UNHEARD_MS, Speaking
+from txnwatch.sinks.incidents.group_lease import SpeakerGate
+from txnwatch.state.incidents.speaking import SESSION_MS, SILENT, UNHEARD_MS, Voice
 from txnwatch.state.model.ports import LeaseView
 
 _STEP_MS, _MINUTES = 500, 20
 _BEAT_MS = 5_000
 _SETTLED_MS = 1_000  # a rebalance, and the next look
+_EMPTY_MS = 3_000  # group.initial.rebalance.delay.ms
+_MOST = 5
 
 
 @dataclass
-class Member:
-    """One instance, and the client of the group that runs beside it.
+class Group:
+    """What the coordinator knows of one group.
 
     Attributes:
-        zero_ms: what its clock shows when the world begins.
-        answered_ms: when the coordinator last answered it; None while it is in no group.
-        knows_lease: whether its client believes that it has the lease.
-        until_ms: when its pause is over.
-    """
-
-    name: str
-    zero_ms: int
-    speaking: Speaking = field(default_factory=Speaking)
-    answered_ms: int | None = None
-    knows_lease: bool = False
-    is_cut_off: bool = False
-    until_ms: int = 0
-    looked_ms: int = -(10**9)
-
-
-class SpeakersWorld:
-    """Instances, a group, and faults.
-
-    Attributes:
+        heard: when it last heard a member.
         is_sticky: whether the lease stays where it is when a member joins.
     """
 
+    rng: random.Random
+    heard: dict[str, int] = field(default_factory=dict)
+    holder: str | None = None
+    empty_ms: int = 0
+    was: str | None = None
+    members_before: int = 0
     is_sticky = True
 
-    def __init__(self, seed: int) -> None:
+    def coordinate(self, now_ms: int, *, is_away: bool) -> None:
+        """Removes members that are silent, and gives the lease to one if nobody has it."""
+        if is_away:
+            self.heard = dict.fromkeys(self.heard, now_ms)  # a new coordinator begins all sessions anew
+            return
+        self.heard = {name: at_ms for name, at_ms in self.heard.items() if now_ms - at_ms <= SESSION_MS}
+        if self.holder not in self.heard:
+            self.holder = self.was = None
+        is_new = len(self.heard) > self.members_before and not self.is_sticky
+        self.members_before = len(self.heard)
+        if not self.heard:
+            self.empty_ms = now_ms
+        elif (self.holder is None and now_ms - self.empty_ms > _EMPTY_MS) or is_new:
+            self.holder = self.rng.choice(list(self.heard))
+
+    def leave(self, name: str) -> None:
+        """A member leaves; another one gets its lease at once."""
+        self.heard.pop(name, None)
+        if self.holder == name:
+            self.holder = self.was = None
+
+    def wrong(self, now_ms: int) -> Iterable[str]:
+        """The lease stays with a member that is well."""
+        was, self.was = self.was, self.holder
+        if was is not None and was != self.holder and self.heard.get(was) == now_ms:
+            yield f"TAKEN: {self.holder} has the lease of {was}, which is well"
+
+
+class ClientLease:
+    """The lease of one instance in one group, and the client of the group that runs beside it; see Lease.
+
+    Attributes:
+        answered_ms: when the coordinator last answered; None while it is in no group.
+        knows_lease: whether the client believes that it has the lease.
+    """
+
+    problem: str | None = None
+
+    def __init__(self, world: SpeakersWorld, member: Member, group: Group) -> None:
+        self._world, self._member, self._group = world, member, group
+        self.answered_ms: int | None = None
+        self.knows_lease = False
+        self._looked_ms = -(10**9)
+        member.leases.append(self)
+
+    def live(self) -> None:
+        """Half a second of the client."""
+        now_ms = self._world.now_ms
+        if self._world.reaches(self._member):
+            self._group.heard[self._member.name] = self.answered_ms = now_ms
+            self.knows_lease = self._group.holder == self._member.name
+        elif self.answered_ms is not None and now_ms - self.answered_ms > SESSION_MS:
+            self.answered_ms, self.knows_lease = None, False
+
+    def view(self) -> LeaseView:
+        """See Lease."""
+        now_ms, before_ms = self._world.now_ms, self._looked_ms
+        self._looked_ms = now_ms
+        if self.answered_ms is None or (now_ms - before_ms > SESSION_MS and not self._world.reaches(self._member)):
+            return LeaseView.UNKNOWN
+        return LeaseView.HELD if self.knows_lease else LeaseView.ANOTHERS
+
+    def is_held_now(self) -> bool:
+        """See Lease."""
+        return self.knows_lease
+
+    def close(self) -> None:
+        """See Lease."""
+        self._member.leases.remove(self)
+        if self._world.reaches(self._member):
+            self._group.leave(self._member.name)
+
+
+class Member:
+    """One instance.
+
+    Attributes:
+        topics: its choice of topics.
+        voice: what it publishes.
+        until_ms: when its pause is over.
+    """
+
+    def __init__(self, world: SpeakersWorld, name: str, topics: str) -> None:
+        self.name, self.topics = name, topics
+        self.leases: list[ClientLease] = []
+        self.voice: Voice = SILENT
+        self.is_cut_off, self.until_ms = False, 0
+        zero_ms = world.rng.randrange(10**12)
+        self.gate = SpeakerGate(
+            ClientLease(world, self, world.groups[topics]),
+            lambda: ClientLease(world, self, world.groups[_TRANSACTIONS]),
+            lambda _: None,
+            lambda: (world.now_ms + zero_ms) / 1000,
+        )
+
+    def live(self) -> None:
+        """Half a second of an instance: its clients talk to the coordinator, and it looks whether it speaks."""
+        for lease in list(self.leases):
+            lease.live()
+        self.voice = self.gate.voice()
+
+
+_TRANSACTIONS = "transactions"
+_TOPICS = ("orders", "payments")
+
+
+@dataclass
+class MustBeTold:
+    """What must always be said by one: what the instances with one choice of topics say, or whole transactions.
+
+    Attributes:
+        says: whether a voice says it.
+        can: whether an instance may be the one that says it.
+        settle_ms, alone_ms: how long it may take until one says it, while the coordinator answers, and while not.
+        is_silenced: whether forged heartbeats can silence it while the coordinator is away.
+    """
+
+    name: str
+    says: Callable[[Voice], bool]
+    can: Callable[[Member], bool]
+    settle_ms: int
+    alone_ms: int
+    is_silenced: bool = True
+    quiet_ms: int = 0
+
+
+class SpeakersWorld:
+    """Instances, groups, and faults."""
+
+    def __init__(self, seed: int, *, forging: bool = False) -> None:
         self.rng = random.Random(seed)
+        self.forging = forging
         self.now_ms = 0
         self.members: dict[str, Member] = {}
-        self.holder: str | None = None
-        self.heard: dict[str, int] = {}  # the coordinator's view: when it last heard a member
+        self.groups = {name: Group(self.rng) for name in (*_TOPICS, _TRANSACTIONS)}
         self.is_away = False
-        self.was_holder: str | None = None
-        self.members_before = 0
-        self.away_ms = self.quiet_ms = self.beat_ms = self.unsettled_ms = 0
+        self.away_ms = self.beat_ms = self.unsettled_ms = 0
         self.problems: list[str] = []
         self.seen: Counter[str] = Counter()
+        settle_ms = SESSION_MS + _SETTLED_MS
+        self.told = [
+            MustBeTold(
+                one, lambda voice: voice.speaks, lambda member, one=one: member.topics == one, settle_ms, UNHEARD_MS
+            )
+            for one in _TOPICS
+        ]
+        self.told.append(
+            MustBeTold(
+                *(_TRANSACTIONS, lambda voice: voice.of_transactions, lambda member: member.voice.speaks),
+                *(settle_ms + _EMPTY_MS + _SETTLED_MS, 2 * UNHEARD_MS),
+                is_silenced=False,
+            )
+        )
 
     def run(self) -> list[str]:
         """The problems of one world."""
-        for _ in range(2):
-            self.start()
+        for topics in (*_TOPICS, *_TOPICS):
+            self.start(topics)
         for _ in range(_MINUTES * 60_000 // _STEP_MS):
             self.now_ms += _STEP_MS
             if self.rng.random() < 0.01:
                 self.fault()
-            self.coordinate()
+            for group in self.groups.values():
+                group.coordinate(self.now_ms, is_away=self.is_away)
             for member in list(self.members.values()):
                 if self.is_awake(member):
-                    self.live(member)
+                    member.live()
             self.beat()
             self.check()
             if self.problems:
                 break
         return self.problems
 
-    def start(self) -> None:
+    def start(self, topics: str | None = None) -> None:
         """Starts an instance."""
         name = f"instance {self.seen['started']}"
         self.seen["started"] += 1
-        self.members[name] = Member(name, self.rng.randrange(10**12))
+        self.members[name] = Member(self, name, topics or self.rng.choice(_TOPICS))
 
     def fault(self) -> None:
         """One thing begins or ends."""
         what = self.rng.choice(("kill", "stop", "start", "pause", "cut", "heal", "away", "back", "upgrade"))
         one = self.rng.choice(list(self.members.values())) if self.members else None
-        is_speaker = one is not None and one.speaking.speaks
+        is_speaker = one is not None and one.voice.speaks
         self.seen[f"{what}{' the speaker' if is_speaker else ''}"] += 1
         match what:
             case "kill" if one is not None and len(self.members) > 1:
@@ -106,8 +241,8 @@ class SpeakersWorld:
                 self.stop(one)
             case "upgrade" if one is not None:
                 self.stop(one)
-                self.start()
-            case "start" if len(self.members) < 4:
+                self.start(one.topics)
+            case "start" if len(self.members) < _MOST:
                 self.start()
             case "pause" if one is not None:
                 one.until_ms = self.now_ms + self.rng.choice((1_000, 6_000, 15_000, 90_000))
@@ -121,12 +256,10 @@ class SpeakersWorld:
         self.unsettled_ms = self.now_ms
 
     def stop(self, member: Member) -> None:
-        """An orderly stop: the lease is handed over at once, if the coordinator can be told."""
+        """An orderly stop: the leases are handed over at once, if the coordinator can be told."""
         del self.members[member.name]
-        if self.reaches(member):
-            self.heard.pop(member.name, None)
-            if self.holder == member.name:
-                self.holder = None
+        for lease in list(member.leases):
+            lease.close()
 
     def is_awake(self, member: Member) -> bool:
         """Whether its process runs."""
@@ -136,50 +269,21 @@ class SpeakersWorld:
         """Whether the coordinator answers it."""
         return self.is_awake(member) and not member.is_cut_off and not self.is_away
 
-    def coordinate(self) -> None:
-        """The coordinator removes members that are silent, and gives the lease to one if nobody has it."""
-        if self.is_away:
-            self.heard = dict.fromkeys(self.heard, self.now_ms)  # a new coordinator begins all sessions anew
-            return
-        for name, heard_ms in list(self.heard.items()):
-            if self.now_ms - heard_ms > SESSION_MS:
-                del self.heard[name]
-        if self.holder is not None and self.holder not in self.heard:
-            self.holder = None
-        is_new = len(self.heard) > self.members_before and not self.is_sticky
-        self.members_before = len(self.heard)
-        if (self.holder is None or is_new) and self.heard:
-            self.holder = self.chosen()
-
-    def chosen(self) -> str:
-        """A member that gets a free lease."""
-        return self.rng.choice(list(self.heard))
-
-    def live(self, member: Member) -> None:
-        """Half a second of an instance: its client talks to the coordinator, and it looks whether it speaks."""
-        if self.reaches(member):
-            self.heard[member.name] = member.answered_ms = self.now_ms
-            member.knows_lease = self.holder == member.name
-        elif member.answered_ms is not None and self.now_ms - member.answered_ms > SESSION_MS:
-            member.answered_ms, member.knows_lease = None, False
-        lease = LeaseView.UNKNOWN
-        if member.answered_ms is not None:
-            lease = LeaseView.HELD if member.knows_lease else LeaseView.ANOTHERS
-            if self.now_ms - member.looked_ms > SESSION_MS and not self.reaches(member):
-                lease = LeaseView.UNKNOWN
-        member.looked_ms = self.now_ms
-        member.speaking.look(lease, self.now_ms + member.zero_ms)
+    def well(self) -> list[Member]:
+        """Those that run and have a network."""
+        return [one for one in self.members.values() if self.is_awake(one) and not one.is_cut_off]
 
     def beat(self) -> None:
-        """The speakers' heartbeats on the events topic."""
+        """The speakers' heartbeats on the events topic, and those that somebody forges."""
         if self.now_ms - self.beat_ms < _BEAT_MS:
             return
         self.beat_ms = self.now_ms
-        well = [one for one in self.members.values() if self.is_awake(one) and not one.is_cut_off]
-        for one in well:
-            for other in well:
-                if one is not other and one.speaking.speaks:
-                    other.speaking.hear("", self.now_ms + other.zero_ms)
+        well = self.well()
+        for other in well:
+            if self.forging or any(
+                one is not other and one.voice.speaks and one.topics == other.topics for one in well
+            ):
+                other.gate.hear()
 
     def check(self) -> None:
         """What must always hold; each fault, and each end of a pause, begins a new stretch."""
@@ -187,28 +291,30 @@ class SpeakersWorld:
             self.away_ms = self.now_ms
         if any(self.now_ms - one.until_ms in range(_STEP_MS) for one in self.members.values()):
             self.unsettled_ms = self.now_ms
-        well = [one for one in self.members.values() if self.is_awake(one) and not one.is_cut_off]
-        speakers = [one for one in well if one.speaking.speaks]
-        self.seen[f"{len(speakers)} speak{', coordinator away' if self.is_away else ''}"] += 1
-        if speakers or not well:
-            self.quiet_ms = self.now_ms
         is_answering = self.now_ms - self.away_ms > SESSION_MS + _SETTLED_MS
-        limit_ms = SESSION_MS + _SETTLED_MS + (0 if is_answering else UNHEARD_MS)
-        if self.now_ms - max(self.quiet_ms, self.unsettled_ms) > limit_ms:
-            self.problems.append(f"SILENCE: nobody speaks for {self.now_ms - self.quiet_ms} ms")
-        if len(speakers) > 1 and is_answering and self.now_ms - self.unsettled_ms > SESSION_MS + _SETTLED_MS:
-            self.problems.append(f"TWO SPEAK: {[one.name for one in speakers]}")
-        self.check_lease()
+        for told in self.told:
+            self.check_told(told, is_answering=is_answering)
+        for group in self.groups.values():
+            self.problems += group.wrong(self.now_ms)
 
-    def check_lease(self) -> None:
-        """The lease stays with a member that is well."""
-        was, self.was_holder = self.was_holder, self.holder
-        if was is not None and was != self.holder and was in self.members and self.heard.get(was) == self.now_ms:
-            self.problems.append(f"TAKEN: {self.holder} has the lease of {was}, which is well")
+    def check_told(self, told: MustBeTold, *, is_answering: bool) -> None:
+        """Somebody says it, and not two."""
+        able = [one for one in self.well() if told.can(one)]
+        tellers = [one.name for one in able if told.says(one.voice)]
+        self.seen[f"{len(tellers)} tell {told.name}{', coordinator away' if self.is_away else ''}"] += 1
+        is_silenced = self.forging and told.is_silenced and not is_answering
+        if tellers or not able or is_silenced:
+            told.quiet_ms = self.now_ms
+        limit_ms = told.settle_ms + (0 if is_answering else told.alone_ms)
+        since_ms = self.now_ms - max(told.quiet_ms, self.unsettled_ms)
+        if since_ms > limit_ms:
+            self.problems.append(f"SILENCE: nobody tells {told.name} for {since_ms} ms")
+        if len(tellers) > 1 and is_answering and self.now_ms - self.unsettled_ms > told.settle_ms:
+            self.problems.append(f"TWO SPEAK: {tellers} tell {told.name}")
 
 
 def run_speakers(seed: int) -> SpeakersWorld:
     """One world; equal seeds give equal worlds."""
-    world = SpeakersWorld(seed)
+    world = SpeakersWorld(seed, forging=seed % 3 == 0)
     world.run()
     return world

@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
+from weakref import WeakSet
 
 import pytest
 
-from simulation.speakers import SpeakersWorld, run_speakers
+from simulation.speakers import Group, run_speakers
 from support.seeds import in_proportion
+from txnwatch.sinks.incidents.group_lease import SpeakerGate
 from txnwatch.state.incidents import speaking
-from txnwatch.state.incidents.speaking import Speaking
+from txnwatch.state.incidents.speaking import WHOLE, Speaking, Voice
 from txnwatch.state.model.ports import LeaseView
 
 RUNS = in_proportion(60)
 _MOST_SEEDS = 200
-_LOOK = Speaking.look
+_LOOK, _VOICE, _HEAR = Speaking.look, SpeakerGate.voice, SpeakerGate.hear
 
 
 def test_one_instance_speaks_whatever_fails() -> None:
@@ -28,7 +30,8 @@ def test_one_instance_speaks_whatever_fails() -> None:
         seen += world.seen
     for what in ("kill", "stop", "pause", "cut", "upgrade"):
         assert seen[f"{what} the speaker"] > 0, seen
-    assert seen["1 speak, coordinator away"] > seen["2 speak, coordinator away"], seen
+    for what in ("orders", "transactions"):
+        assert seen[f"1 tell {what}, coordinator away"] > seen[f"2 tell {what}, coordinator away"], seen
 
 
 def _never_by_itself(self: Speaking, lease: LeaseView, now_ms: Any) -> bool:
@@ -39,11 +42,35 @@ def _always_goes_on(self: Speaking, lease: LeaseView, now_ms: Any) -> bool:
     return self.speaks or _LOOK(self, lease, now_ms)
 
 
+_HAVE_HEARD: WeakSet[SpeakerGate] = WeakSet()
+
+
+def _hear(self: SpeakerGate) -> None:
+    _HAVE_HEARD.add(self)
+    _HEAR(self)
+
+
+def _not_after_a_heartbeat(self: SpeakerGate) -> Voice:
+    voice = _VOICE(self)
+    return voice._replace(of_transactions=voice.of_transactions and self not in _HAVE_HEARD)
+
+
+def _speakers_of_other_topics_all_tell(self: SpeakerGate) -> Voice:
+    voice = _VOICE(self)
+    return WHOLE if voice.speaks else voice
+
+
 PLANTED: dict[str, Callable[[], Any]] = {
     "without a coordinator nobody speaks": lambda: mock.patch.object(Speaking, "look", _never_by_itself),
     "who has spoken goes on for ever": lambda: mock.patch.object(Speaking, "look", _always_goes_on),
     "without a coordinator everybody waits for ever": lambda: mock.patch.object(speaking, "UNHEARD_MS", 10**9),
-    "a newcomer gets the lease": lambda: mock.patch.object(SpeakersWorld, "is_sticky", False),
+    "a newcomer gets the lease": lambda: mock.patch.object(Group, "is_sticky", False),
+    "a heartbeat decides who tells transactions": lambda: mock.patch.multiple(
+        SpeakerGate, hear=_hear, voice=_not_after_a_heartbeat
+    ),
+    "all speakers tell transactions": lambda: mock.patch.object(
+        SpeakerGate, "voice", _speakers_of_other_topics_all_tell
+    ),
 }
 
 

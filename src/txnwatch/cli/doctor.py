@@ -224,7 +224,7 @@ def _is_allowed(found: Checkup, access: CoordinatorAccess) -> bool:
 
 def optional_rights(found: Checkup, caller: Caller) -> list[CheckRow]:
     """One row for each right; a row that is not ok names what is missing without it."""
-    return [_group_offsets(found, caller), _topic_configs(found, caller), *_groups(found, caller)]
+    return [_group_offsets(found, caller), _topic_configs(found, caller), *_groups(found, caller), *_strangers(found)]
 
 
 def _group_offsets(found: Checkup, caller: Caller) -> CheckRow:
@@ -285,6 +285,13 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         else:
             fix = grant_line(caller, *grant)
             yield CheckRow("right", name, Health.WARNING, f"{_NOT_ALLOWED}: {without}", needed_by, fix, use)
+
+
+def _strangers(found: Checkup) -> Iterator[CheckRow]:
+    for one in found.strangers:
+        detail = f"{one} is no watcher: while it has the lease of the group, no watcher publishes"
+        fix = f"stop the client {one}, and take Read on the group from its user"
+        yield CheckRow("group", f"members of {found.lease_group}*", Health.WARNING, detail, "run", fix)
 
 
 # The command: its flags, and the checks of this machine and of Redis.

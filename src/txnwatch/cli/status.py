@@ -49,6 +49,7 @@ from txnwatch.state.incidents.heartbeat import (
     last_of_each,
     uncovered,
     undetected,
+    unspoken,
     unwatched,
 )
 from txnwatch.state.model.errors import BadEventError, ConfigError, TxnwatchError
@@ -107,10 +108,11 @@ class Watcher:
             f", {beat.unread_log_partitions} of them of the coordinators' log" if beat.unread_log_partitions else ""
         )
         undecided = f"{beat.undecided_spans} open transactions unproven, " if beat.undecided_spans else ""
+        speaks = ", publishes the events" if beat.speaks else ""
         reach = (
             f"{beat.scanned_partitions} partitions scanned, {beat.census_partitions} by census, "
             f"{beat.unproven_partitions} unproven{f' ({names})' if beat.unproven_names else ''}{of_log}, "
-            f"at most {beat.furthest_behind} offsets behind, {undecided}{view}"
+            f"at most {beat.furthest_behind} offsets behind, {undecided}{view}{speaks}"
         )
         failing = f"; does not deliver to {'; '.join(beat.failing_targets)}" if beat.failing_targets else ""
         return f"{evaluated}; {reach}{failing}"
@@ -337,7 +339,7 @@ def _answer(parsed: argparse.Namespace) -> CommandAnswer:
         OpenIncident,
         [_row(as_seen_from_here(event, parsed), parsed.bootstrap_server, now_ms) for event in found.incidents],
         (*found.problems, *missing, *silent),
-        "; ".join([*summary, *_not_detected(undetected(last, now_ms))]),
+        "; ".join([*summary, *_not_detected(undetected(last, now_ms)), *map(_nobody_speaks, unspoken(last, now_ms))]),
         found=bool(found.incidents),
         notes=tuple(watcher.line() for watcher in listed(watchers)),
         also={"watchers": [watcher.members() for watcher in listed(watchers)]},
@@ -399,6 +401,13 @@ def _not_detected(verdicts: Mapping[str, tuple[Verdict, ...]]) -> Iterator[str]:
     """One part for each list of verdicts: which clusters have no watcher that detects them."""
     for names, clusters in grouped(verdicts.items()).items():
         yield f"no watcher of cluster {some(clusters, _NAMED)} detects {', '.join(names)}"
+
+
+def _nobody_speaks(cluster_id: str) -> str:
+    return (
+        f"no watcher of cluster {cluster_id} publishes events: one takes over within 10 s, unless another client has "
+        "their lease, which txnwatch doctor names"
+    )
 
 
 def _row(event: IncidentEvent, address: str | None, now_ms: TimestampMs) -> OpenIncident:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from txnwatch.cli.doctor import of_the_watch, optional_rights
@@ -121,6 +123,15 @@ def test_the_right_on_share_groups_is_a_row(*, may_read: bool | None, health: He
     (row,) = share_group_rows(GroupRights(has_share_groups=True, may_read_isolation=may_read))
     assert (row.status, row.detail, row.needed_by) == (health, detail, "run")
     assert (row.fix is not None) == (may_read is False)
+
+
+def test_a_member_of_the_groups_of_watchers_that_is_none_is_named() -> None:
+    assert rows(checkup(), "members of txnwatch-speaker-c-*") == []
+    one = "kafka-ui at 10.0.0.7 in txnwatch-speaker-c-01234567"
+    found = replace(checkup(), lease_group="txnwatch-speaker-c-", strangers=(one,))
+    (row,) = rows(found, "members of txnwatch-speaker-c-*")
+    assert row.status is Health.WARNING
+    assert row.detail == f"{one} is no watcher: while it has the lease of the group, no watcher publishes"
 
 
 def test_brokers_without_share_groups_need_no_right_on_them() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from support.fake_lease import FakeLease
 from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
+from txnwatch.sinks.incidents.group_lease import SpeakerGate
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.speaking import SESSION_MS, UNHEARD_MS, WHOLE, Speaking, Voice
+from txnwatch.state.incidents.speaking import SILENT, WHOLE, Voice
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.ports import LeaseView
-from txnwatch.state.model.values import TimestampMs, lease_group
+from txnwatch.state.model.values import lease_group, transactions_group
 
 OF_PARTITIONS = Voice(speaks=True, of_transactions=False)
 
@@ -72,19 +73,33 @@ def test_an_incident_about_a_transaction_is_told_by_one_of_them(first: str) -> N
     assert groups.told() == [(1, "opened")]
 
 
-def test_of_the_speakers_that_are_heard_the_lowest_digest_tells_transactions() -> None:
-    speaking = Speaking("b")
-    now_ms = TimestampMs(0)
-    assert speaking.voice(LeaseView.HELD, now_ms) == WHOLE
-    speaking.hear("c", now_ms)
-    assert speaking.voice(LeaseView.HELD, now_ms) == WHOLE
-    speaking.hear("a", now_ms)
-    assert speaking.voice(LeaseView.HELD, now_ms) == OF_PARTITIONS
-    for _ in range(0, UNHEARD_MS, SESSION_MS):
-        now_ms += SESSION_MS
-        voice = speaking.voice(LeaseView.HELD, now_ms)
-    assert voice == WHOLE, "it is no longer heard"
+def test_only_a_speaker_asks_for_the_lease_of_transactions_and_no_heartbeat_takes_it_away() -> None:
+    lease, joined = FakeLease(), list[FakeLease]()
+    left = list[FakeLease]()
+
+    def join() -> FakeLease:
+        joined.append(one := FakeLease())
+        one.close = lambda: left.append(one)  # type: ignore[method-assign]
+        return one
+
+    gate = SpeakerGate(lease, join, lambda _: None)
+    lease.held = False
+    assert gate.voice() == SILENT
+    assert not joined
+    lease.held = True
+    assert [gate.voice(), gate.voice()] == [WHOLE, WHOLE]
+    gate.hear()
+    assert gate.voice() == WHOLE
+    joined[0].held = False
+    assert gate.voice() == OF_PARTITIONS
+    lease.held = False
+    assert gate.voice() == SILENT
+    assert left == joined
+    lease.held = True
+    assert gate.voice() == WHOLE
+    assert len(joined) == 2
 
 
 def test_the_name_of_a_group_says_which_topics_it_watches() -> None:
     assert lease_group("cluster", "0123456789abcdef") == "txnwatch-speaker-cluster-01234567"
+    assert transactions_group("cluster") == "txnwatch-speaker-cluster-transactions"
