@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from support.browsers import a_tab
 from support.page_world import PageWorld, a_busy_cluster, a_storm, an_incident, an_open, now_ms
 from txnwatch.page.picture import LANES, RECENT
@@ -22,6 +24,18 @@ def test_causes_beyond_the_limit_are_counted_by_verdict(browser: Any, serve: Ser
     world.batch()
     with a_tab(browser, serve(world)) as tab:
         tab.until("and 1 more incident of 1 other cause: 1 hanging.", ".more")
+
+
+@pytest.mark.parametrize(("width", "highest"), [(1440, 110), (2000, 130), (2560, 190)])
+def test_a_row_has_few_lines(browser: Any, serve: Serve, width: int, highest: int) -> None:
+    """The type is larger on a large screen."""
+    with a_tab(browser, serve(a_busy_cluster()), width=width) as tab:
+        tab.until("4 partitions stand still.")
+        heights = tab.page.evaluate("[...document.querySelectorAll('.incidents > li')].map((row) => row.offsetHeight)")
+        assert len(heights) == 3
+        assert max(heights) <= highest
+        titles = tab.page.locator(".incidents h3 a").evaluate_all("all => all.map(one => one.getClientRects().length)")
+        assert set(titles) == {1}, "no name is broken"
 
 
 def test_a_storm_of_one_cause_is_one_row_on_a_short_page(browser: Any, serve: Serve) -> None:
@@ -86,3 +100,24 @@ def test_incidents_that_ended_and_are_beyond_the_limit_are_in_a_list(browser: An
         tab.page.wait_for_function(f"document.querySelectorAll('tbody tr').length === {RECENT + 2}")
         assert tab.said == []
         assert tab.violations() == []
+
+
+@pytest.mark.parametrize("hangs", [0, 100, 1_000])
+def test_on_a_slow_link_the_truth_is_there_after_three_round_trips(browser: Any, serve: Serve, hangs: int) -> None:
+    """The page, all its files, and the stream, which begins while the files come."""
+    url = serve(a_storm(hangs))
+    with a_tab(browser, "about:blank", "") as tab:
+        link = tab.page.context.new_cdp_session(tab.page)
+        link.send("Network.enable")
+        sizes: list[int] = []
+        link.on("Network.loadingFinished", lambda found: sizes.append(found["encodedDataLength"]))
+        slow = {"offline": False, "latency": 400, "downloadThroughput": 50_000, "uploadThroughput": 50_000}
+        link.send("Network.emulateNetworkConditions", slow)
+        tab.page.goto(url, wait_until="commit")
+        tab.page.wait_for_selector("html[data-state=incident]", state="attached", timeout=60_000)
+        found = tab.page.evaluate(
+            """performance.getEntriesByType("resource").filter((one) => /[.](js|css)$/.test(one.name))
+            .map((one) => [one.startTime, one.responseEnd])"""
+        )
+    assert max(start for start, _ in found) < min(end for _, end in found), "no file waits for another one"
+    assert 3 * 0.4 + sum(sizes) / 50_000 < 2.5

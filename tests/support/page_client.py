@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import socket
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -38,17 +39,43 @@ def get(url: str, path: str, client: str = "127.0.0.1", method: str = "GET", **h
         return HttpAnswer(answer.status, answer.headers, answer.read().decode())
 
 
+class UnpackedLines:
+    """The lines of a compressed stream; `received` counts its bytes, `is_whole` is whether its checksum was right."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw, self._packed, self._plain = raw, zlib.decompressobj(31), b""
+        self.received = 0
+        while raw.readline().strip():
+            pass
+
+    @property
+    def is_whole(self) -> bool:
+        return self._packed.eof
+
+    def readline(self) -> bytes:
+        while b"\n" not in self._plain:
+            size = int(self._raw.readline(), 16)
+            if not size:
+                return b""
+            chunk = self._raw.read(size)
+            self._raw.readline()
+            self.received += size
+            self._plain += self._packed.decompress(chunk)
+        line, _, self._plain = self._plain.partition(b"\n")
+        return line + b"\n"
+
+
 @dataclass(slots=True)
 class Stream:
     """An open stream; iterating gives (event, data) until its last chunk, and blocks for at most 10 s."""
 
     connection: socket.socket
     status: int
-    _lines: Any
+    lines: Any
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         kind, data = "", ""
-        for raw in iter(self._lines.readline, b""):
+        for raw in iter(self.lines.readline, b""):
             if raw == b"0\r\n":
                 return
             line = raw.decode().rstrip("\r\n")
@@ -66,14 +93,17 @@ class Stream:
 
 
 @contextlib.contextmanager
-def a_stream(url: str, client: str = "127.0.0.1", path: str = "/api/v1/stream") -> Iterator[Stream]:
-    """An open stream."""
+def a_stream(
+    url: str, client: str = "127.0.0.1", path: str = "/api/v1/stream", *, is_packed: bool = False
+) -> Iterator[Stream]:
+    """An open stream; a browser takes it compressed."""
     at = urlsplit(url)
     with socket.create_connection((at.hostname or "", at.port or 0), 10.0, source_address=(client, 0)) as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        accepts = "Accept-Encoding: gzip, deflate, br\r\n" if is_packed else ""
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{accepts}\r\n".encode())
         with connection.makefile("rb") as lines:
             status = int(lines.readline().split()[1])
-            yield Stream(connection, status, lines)
+            yield Stream(connection, status, UnpackedLines(lines) if is_packed else lines)
 
 
 def applied(before: Picture, difference: Mapping[str, Any]) -> Picture:

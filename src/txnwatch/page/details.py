@@ -13,10 +13,11 @@ from txnwatch.page.audited import causes
 from txnwatch.page.incident_rows import PLACES, held_places, id_for_address, incident_row, recent, told
 from txnwatch.page.knowledge import HeldBack, Knowledge, Spans, transactions_of
 from txnwatch.page.lanes import to_find, worst_lanes
-from txnwatch.page.words import about_client, holder, moment, name, number, owner_of_group, places, worst_first
+from txnwatch.page.words import about_client, holder, name, number, owner_of_group, places, worst_first
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, is_incident_id
 from txnwatch.state.model.values import BarrierNumber, Offset, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.telling.changes import moment
 from txnwatch.state.telling.commands import explain_id, read_events
 from txnwatch.state.telling.renderings import sentences
 from txnwatch.state.telling.statements import StatementKind
@@ -329,7 +330,7 @@ def _client(
                 "at_ms": one.time_ms,
                 "places": places(one)[:3],
                 "pending": list(one.pending_partitions[:_MOST]),
-                "text": moment(one, None) if one.is_open else moment(one, one),
+                "text": moment(one, None if one.is_open else one, name),
             }
             for one in worst_first(incidents)
         ],

@@ -10,7 +10,6 @@ from txnwatch.page.truth import PageState
 from txnwatch.page.words import (
     LONGEST_NAME,
     about_event,
-    decision,
     groups,
     holder,
     name,
@@ -22,6 +21,7 @@ from txnwatch.page.words import (
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF, Family
+from txnwatch.state.telling.changes import decision
 from txnwatch.state.telling.commands import Origin, look_at
 from txnwatch.state.telling.folding import prefix_of
 from txnwatch.state.telling.renderings import look_again, sentences, steps_of
@@ -125,7 +125,7 @@ def _to_do(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     return {
         **sentences(found, StatementKind.WHY, StatementKind.SAFE, StatementKind.CONNECT),
         "steps": [one._asdict() for one in steps_of(found)],
-        "decision": decision(event) if known.truth.state is not PageState.UNKNOWN else None,
+        "decision": decision(event, name) if known.truth.state is not PageState.UNKNOWN else None,
         "look": _look(known.store.commands, event),
     }
 

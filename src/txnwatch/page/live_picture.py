@@ -2,8 +2,8 @@
 
 Each viewer gets the snapshot first, then the changes, as server-sent events. There is no resume: a viewer that comes
 again gets a snapshot, so no bug can come from a missed change. A viewer has one place for a message. If it has not
-taken the last one, both are dropped and its next message is a snapshot, so the memory for a viewer is constant. The
-page of one cluster and that of several use it.
+taken the last one, both are dropped and its next message is a snapshot, so the memory for a viewer is constant. What
+all viewers get is compressed once (packed.py). The page of one cluster and that of several use it.
 
 Law: the picture is made at most twice a second for all viewers together. Its messages have the time of the picture, so
 that an old picture gets old.
@@ -27,15 +27,16 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from txnwatch import __version__
+from txnwatch.page.packed import PackedStream, Piece, Pieces, packed
 from txnwatch.page.picture import Picture, changes
-from txnwatch.page.site_files import Serve, answer
+from txnwatch.page.site_files import Serve, accepts_gzip, answer
 from txnwatch.state.model.values import TimestampMs
 
 JSON: Final = "application/json"
 encode: Final = msgspec.json.Encoder().encode
 _PAUSE_S: Final = 0.5
 _QUIET_S: Final = 1.0  # time alone changes the picture, too
-_NO_MORE: Final = b": ended\n\n"  # a comment: the browser connects again
+_NO_MORE: Final = (Piece(b": ended\n\n"),)  # a comment: the browser connects again
 _NEW_S: Final = 0.4  # less than a pause, so that each pause ends with a new picture
 
 
@@ -72,6 +73,7 @@ class LivePicture:
         self._boot = secrets.token_hex(4)
         self._number = 0
         self._published: Picture = {}
+        self._encoded: tuple[Picture, Piece] | None = None
         self._viewers = self._nobody()
         self.picture: Picture = {}
 
@@ -104,14 +106,14 @@ class LivePicture:
 
     def end(self, why: str = "shutdown") -> None:
         """Ends the streams."""
-        self._viewers.end(message("bye", self.event_id, encode({"why": why})))
+        self._viewers.end(message("bye", self.event_id, Piece(encode({"why": why}))))
 
     async def _publish(self) -> None:
         await self.refresh()
         before, self._published = self._published, self.picture
         if before is not self._published:
             difference = {**self.head(self._published), **changes(before, self._published)}
-            self._viewers.publish(message("delta", self.event_id, encode(difference)))
+            self._viewers.publish(message("delta", self.event_id, Piece(encode(difference))))
 
     async def refresh(self) -> None:
         """Makes the picture anew, if anything may have changed."""
@@ -140,13 +142,18 @@ class LivePicture:
         judged_ms = picture["status"]["judged_ms"] if picture else None
         return {"server_ms": self.now_ms(), "judged_ms": judged_ms}
 
-    def _snapshot_message(self) -> bytes:
-        whole = {**self.head(self._published), "picture": self._published}
-        return message("snapshot", self.event_id, encode(whole))
+    def whole(self, picture: Picture) -> Pieces:
+        """A picture with its head, as JSON. The picture is encoded once for all viewers, the head has the time."""
+        if self._encoded is None or self._encoded[0] is not picture:
+            self._encoded = picture, Piece(encode(picture))
+        return Piece(encode(self.head(picture))[:-1] + b',"picture":'), self._encoded[1], _CLOSED
 
-    def _beat_message(self) -> bytes:
+    def _snapshot_message(self) -> Pieces:
+        return message("snapshot", self.event_id, *self.whole(self._published))
+
+    def _beat_message(self) -> Pieces:
         """Each second of each viewer: only what gets old without it."""
-        return message("beat", None, encode(self._times(self._published)))
+        return message("beat", None, Piece(encode(self._times(self._published))))
 
     # What is answered.
 
@@ -161,7 +168,8 @@ class LivePicture:
         tag = f'"{self.event_id}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
-        return answer(request, encode({**self.head(self.picture), "picture": self.picture}), JSON, ETag=tag)
+        whole = self.whole(self.picture)
+        return answer(request, b"".join(one.plain for one in whole), JSON, lambda: packed(whole), ETag=tag)
 
     def with_picture(self, found: Callable[[Picture, Request], Any]) -> Serve:
         """Serves a part of the picture."""
@@ -182,15 +190,20 @@ class LivePicture:
             self._published = self.picture
         connection = request.scope.get("state", {}).get("connection")
         before_each = connection.continues if connection is not None else lambda: None
-        return StreamOfOne(self._viewers, viewer, before_each)
+        return StreamOfOne(self._viewers, viewer, before_each, is_packed=accepts_gzip(request))
 
 
 class StreamOfOne(StreamingResponse):
     """The stream of one viewer. It gives the place back also if the viewer goes before the first byte."""
 
-    def __init__(self, viewers: Viewers, viewer: Viewer, before_each: Callable[[], None]) -> None:
-        stream = viewers.messages(viewer, before_each)
-        super().__init__(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    def __init__(
+        self, viewers: Viewers, viewer: Viewer, before_each: Callable[[], None], *, is_packed: bool = False
+    ) -> None:
+        headers = {"X-Accel-Buffering": "no", "Vary": "Accept-Encoding"}
+        if is_packed:
+            headers["Content-Encoding"] = "gzip"
+        stream = (_packed if is_packed else _plain)(viewers.messages(viewer, before_each))
+        super().__init__(stream, media_type="text/event-stream", headers=headers)
         self._leave = partial(viewers.leave, viewer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -199,6 +212,18 @@ class StreamOfOne(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._leave()
+
+
+async def _plain(messages: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
+    async for one in messages:
+        yield b"".join(piece.plain for piece in one)
+
+
+async def _packed(messages: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
+    stream = PackedStream()
+    async for one in messages:
+        yield stream.add(one)
+    yield stream.end()
 
 
 # The viewers: who gets a message, and when.
@@ -211,10 +236,14 @@ RETRY_MS: Final = 2_000
 BEAT_S: Final = 1.0
 
 
-def message(kind: str, number: str | None, data: bytes) -> bytes:
+def message(kind: str, number: str | None, *data: Piece) -> Pieces:
     """A server-sent event; `data` is one line. Without a number, that of the last event holds."""
     identity = b"id: %s\n" % number.encode() if number is not None else b""
-    return b"%sevent: %s\ndata: %s\n\n" % (identity, kind.encode(), data)
+    return Piece(b"%sevent: %s\ndata: " % (identity, kind.encode())), *data, _ENDED
+
+
+_CLOSED: Final = Piece(b"}")
+_ENDED: Final = Piece(b"\n\n")
 
 
 @dataclass(eq=False, slots=True)
@@ -222,7 +251,7 @@ class Viewer:
     """A place; the stream of its answer may not have begun."""
 
     address: str
-    waiting: bytes | None = None
+    waiting: Pieces | None = None
     is_behind: bool = True
     is_over: bool = False
     has_more: asyncio.Event = field(default_factory=asyncio.Event)
@@ -237,10 +266,10 @@ class Viewers:
         beat: returns the message that says only that the watcher is there.
     """
 
-    snapshot: Callable[[], bytes]
-    beat: Callable[[], bytes]
+    snapshot: Callable[[], Pieces]
+    beat: Callable[[], Pieces]
     _viewers: dict[Viewer, None] = field(default_factory=dict)
-    _farewell: bytes | None = None
+    _farewell: Pieces | None = None
 
     def __len__(self) -> int:
         return len(self._viewers)
@@ -269,7 +298,7 @@ class Viewers:
         """Gives a place back."""
         self._viewers.pop(viewer, None)
 
-    def publish(self, change: bytes) -> None:
+    def publish(self, change: Pieces) -> None:
         """Gives a message to everybody; the same bytes to all."""
         for viewer in self._viewers:
             if viewer.waiting is not None:
@@ -278,7 +307,7 @@ class Viewers:
                 viewer.waiting = change
             viewer.has_more.set()
 
-    def end(self, farewell: bytes) -> None:
+    def end(self, farewell: Pieces) -> None:
         """Ends every stream with a last message; the first one that is given."""
         if self._farewell is not None:
             return
@@ -286,10 +315,10 @@ class Viewers:
         for viewer in self._viewers:
             viewer.has_more.set()
 
-    async def messages(self, viewer: Viewer, before_each: Callable[[], None]) -> AsyncIterator[bytes]:
+    async def messages(self, viewer: Viewer, before_each: Callable[[], None]) -> AsyncIterator[Pieces]:
         """The messages for one viewer, until the end; `before_each` is called before each of them."""
         before_each()
-        yield b"retry: %d\n\n" % RETRY_MS
+        yield (Piece(b"retry: %d\n\n" % RETRY_MS),)
         while self._farewell is None and not viewer.is_over:
             before_each()
             yield self._next(viewer)
@@ -301,7 +330,7 @@ class Viewers:
         before_each()
         yield self._farewell if self._farewell is not None else _NO_MORE
 
-    def _next(self, viewer: Viewer) -> bytes:
+    def _next(self, viewer: Viewer) -> Pieces:
         if viewer.is_behind:
             viewer.is_behind, viewer.waiting = False, None
             return self.snapshot()

@@ -76,14 +76,18 @@ class Asset:
     media_type: str
 
 
+def accepts_gzip(request: Request) -> bool:
+    """Whether the client takes a compressed answer."""
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
 def answer(
-    request: Request, content: bytes, media_type: str, compressed: bytes | None = None, **headers: str
+    request: Request, content: bytes, media_type: str, compressed: Callable[[], bytes] | None = None, **headers: str
 ) -> Response:
     """An answer, compressed if the client accepts that; header names with `_` for `-`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    accepts = "gzip" in request.headers.get("accept-encoding", "")
-    if accepts and len(content) >= _LEAST_COMPRESSED:
-        content = compressed if compressed is not None else gzip.compress(content, 6, mtime=0)
+    if accepts_gzip(request) and len(content) >= _LEAST_COMPRESSED:
+        content = compressed() if compressed is not None else gzip.compress(content, 6, mtime=0)
         named["Content-Encoding"] = "gzip"
     return Response(content, headers={**named, "Vary": "Accept-Encoding"}, media_type=media_type)
 
@@ -134,7 +138,7 @@ class Assets:
         asset = self._found.get(request.path_params["name"])
         if asset is None or not request.url.path.startswith(f"{self.prefix}/"):
             return Response("expected a file of this page\n", 404, media_type="text/plain")
-        return answer(request, asset.content, asset.media_type, asset.compressed, Cache_Control=_FOR_EVER)
+        return answer(request, asset.content, asset.media_type, lambda: asset.compressed, Cache_Control=_FOR_EVER)
 
 
 def file_routes(assets: Assets, hosts: OwnHosts) -> list[BaseRoute]:
@@ -142,7 +146,7 @@ def file_routes(assets: Assets, hosts: OwnHosts) -> list[BaseRoute]:
 
     async def icon(request: Request) -> Response:
         found = assets["icon.svg"]
-        return answer(request, found.content, found.media_type, found.compressed)
+        return answer(request, found.content, found.media_type, lambda: found.compressed)
 
     return [
         Route("/static/{hash}/{name}", hosts.guarded(assets.serve)),

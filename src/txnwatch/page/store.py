@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from txnwatch.page.truth import JUDGED_WITHIN_MS
-from txnwatch.page.words import moment
+from txnwatch.page.words import name
 from txnwatch.state.audit.exposure_rows import PeriodicAudit
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
@@ -30,6 +30,7 @@ from txnwatch.state.model.values import (
     elapsed,
     is_log,
 )
+from txnwatch.state.telling.changes import moment
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.text import cut, redacted
 
@@ -127,7 +128,7 @@ def _lived(life: LifeShown | None, event: IncidentEvent) -> LifeShown:
     """The life with its next event."""
     before, moments = (life.last, life.moments) if life is not None else (None, ())
     is_whole = event.sequence == 1 if life is None else life.is_whole and len(moments) < MOMENTS
-    now = Moment(event.time_ms, event.status, moment(event, before))
+    now = Moment(event.time_ms, event.status, moment(event, before, name))
     return LifeShown(event, (*moments[1 - MOMENTS :], now), is_whole)
 
 

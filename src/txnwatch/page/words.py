@@ -19,19 +19,12 @@ from typing import Any, Final
 
 from txnwatch.page.truth import Facts, PageState, PageTruth
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.incident import (
-    ActionResult,
-    Decision,
-    GroupState,
-    IncidentEvent,
-    IncidentStatus,
-    Refusal,
-)
+from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ownership import NO_OWNERS, IdMaker, OwnerLookup, OwningTeam, Subject
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.model.verdicts import rank, undetected
 from txnwatch.state.telling.commands import Origin
-from txnwatch.state.telling.statements import VERDICT_WORDS, how_it_ended
+from txnwatch.state.telling.statements import VERDICT_WORDS
 from txnwatch.state.text import cut, duration_text, printable
 
 Part = str | int
@@ -76,49 +69,6 @@ def groups(event: IncidentEvent, state: GroupState) -> list[str]:
 def waiting(event: IncidentEvent) -> list[str]:
     """The consumer groups that wait for committed offsets that are pending in the transaction."""
     return [name(group.group_id) for group in event.waiting_groups]
-
-
-_REFUSED: Final = {Refusal.TOO_EARLY: "waits"}
-
-
-def decision(event: IncidentEvent) -> str | None:
-    """What the automatic abort, or an operator's abort, has decided; None if nothing."""
-    action = event.action
-    if action is None:
-        return None
-    who = "automatic abort" if action.initiator == "watch" else "abort by an operator"
-    if action.decision is Decision.REFUSED:
-        return f"{who} {_REFUSED.get(action.refusal or Refusal.ALREADY_OVER, 'refused')}: {action.refusal}"
-    if action.decision is Decision.DRY_RUN:
-        return f"{who}: dry run"
-    if action.decision is Decision.FENCE:
-        return name(f"fence by an operator ({action.by}): {action.detail}", _LONGEST)
-    result = {None: "announced", ActionResult.VERIFIED: "written and read again"}.get(action.result, str(action.result))
-    return f"{who}: {action.decision.upper()} marker {result}"
-
-
-def moment(event: IncidentEvent, before: IncidentEvent | None) -> str:
-    """What an event has changed in the life of its incident."""
-    if event.resolution is not None:
-        return how_it_ended(event)
-    if before is None or event.status is IncidentStatus.OPENED:
-        return f"{tag(event)}, published {event.detection_latency_ms / 1000:.2f} s after the hang"
-    changes = []
-    if event.verdict is not before.verdict:
-        changes.append(f"now {tag(event)}")
-    if event.action != before.action and (decided := decision(event)):
-        changes.append(decided)
-    if event.expected_outcome is not before.expected_outcome:
-        changes.append(f"expected outcome: {event.expected_outcome}")
-    stopped = [one for one in groups(event, GroupState.STOPPED) if one not in groups(before, GroupState.STOPPED)]
-    if stopped:
-        changes.append(f"stopped: {', '.join(stopped[:3])}")
-    waits = [one for one in waiting(event) if one not in waiting(before)]
-    if waits:
-        changes.append(f"waiting for their offsets: {', '.join(waits[:3])}")
-    if event.hidden_records != before.hidden_records and event.hidden_records is not None:
-        changes.append(f"{number(event.hidden_records)} records hidden")
-    return "; ".join(changes) or "its fields have changed"
 
 
 def headline(

@@ -31,7 +31,7 @@ from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
 from txnwatch.state.model.verdicts import VERDICTS, Severity, Verdict
-from txnwatch.state.telling.folding import cause_of
+from txnwatch.state.telling.folding import cause_of, harm
 from txnwatch.state.text import GIVEN_NAME
 
 ALERTS_PATH: Final = "/api/v2/alerts"
@@ -241,6 +241,9 @@ def team_of(event: IncidentEvent) -> str:
     return event.owner.team if event.owner is not None and GIVEN_NAME.fullmatch(event.owner.team) else WITHOUT_OWNER
 
 
+_MIDDLE: Final = 10**18  # so that texts have the order of numbers, also of negative ones
+
+
 def _annotations(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
     message = message_of(event, target.external_url)
     found = {
@@ -252,6 +255,7 @@ def _annotations(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, 
         "command": message.command,
         "transactional_id": harmless(event.transactional_id or ""),
         "contact": harmless((event.owner.contact or "") if event.owner is not None else ""),
+        "order": " ".join(f"{_MIDDLE + int(part):019d}" for part in harm(event)[:-1]),
     }
     found = {name: text for name, text in found.items() if text}
     if event.is_open and not target.wants(event):

@@ -61,10 +61,10 @@ class MessagePace:
             self._sent.append(now_ms)
 
 
-def text_of(events: Sequence[IncidentEvent], external_url: str | None) -> str:
-    """One event as a message, several as a digest."""
+def text_of(events: Sequence[IncidentEvent], external_url: str | None, before: IncidentEvent | None = None) -> str:
+    """One event as a message, several as a digest; `before` is the event before a single one."""
     if len(events) == 1:
-        return message_of(events[0], external_url).as_text(events[0].status)
+        return message_of(events[0], external_url, before).as_text(events[0].status)
     return digest_of(events, external_url)
 
 

@@ -1,7 +1,8 @@
 """An incident as a message that somebody can act on without a click: in a chat, in an alert, beside an event.
 
-What is said is that of `tell`; here it is put in order, and made harmless. It has the cluster, the place, since when,
-behind whom, the owner, who is hurt, why, whether it is safe to end it, and the steps. Pure: no I/O, no clock.
+What is said is that of `tell`; here it is put in order, and made harmless. It has the cluster, the place, what has
+changed, since when, behind whom, the owner, who is hurt, why, whether it is safe to end it, and the steps. Pure: no
+I/O, no clock.
 
 Chat systems turn some text into a mention of everybody, a link, an image or bold type, and the templates of
 Alertmanager escape nothing. So in text of others, what is not printable and what Slack or Markdown takes for markup, a
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.telling.changes import changes
 from txnwatch.state.telling.renderings import sentences
 from txnwatch.state.telling.statements import StatementKind, Told, how_it_ended, tell
 from txnwatch.state.text import CUT_MARK, duration_text, printable
@@ -70,11 +72,12 @@ class Message(NamedTuple):
         return "\n".join((f"[{status.upper()}] {self.summary}", *lines, *links))
 
 
-def message_of(event: IncidentEvent, external_url: str | None = None) -> Message:
-    """The message about an incident; `external_url` is the address of the page."""
+def message_of(event: IncidentEvent, external_url: str | None = None, before: IncidentEvent | None = None) -> Message:
+    """The message about an incident; `external_url` is the address of the page, `before` the event before it."""
+    changed = "; ".join(changes(event, before, _name)) if before is not None and event.is_open else ""
     return Message(
         summary=summary_of(event),
-        parts=parts_of(tell(event, _name)),
+        parts={**({_CHANGED: changed} if changed else {}), **parts_of(tell(event, _name))},
         command=command_of(event),
         runbook=f"{_RUNBOOK}#{event.verdict}",
         page=page_of(external_url, event.incident_id),
@@ -114,10 +117,12 @@ _ORDER: Final = (
     StatementKind.WHY,
     StatementKind.SAFE,
 )
+_CHANGED: Final = "changed"
 _NEXT: Final = "next"
 _THEN: Final = "then"
 PARTS: Final = (str(StatementKind.ENDS), *map(str, _ORDER), _NEXT, _THEN)
 _LABELS: Final = {
+    _CHANGED: "Changed: ",
     str(StatementKind.WHY): "Why: ",
     str(StatementKind.SAFE): "Safe to end it? ",
     _NEXT: "Next: ",

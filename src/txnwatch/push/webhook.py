@@ -52,16 +52,16 @@ class Request(NamedTuple):
     body: bytes
 
 
-def structured(event: IncidentEvent, external_url: str | None = None) -> Request:
+def structured(event: IncidentEvent, external_url: str | None = None, before: IncidentEvent | None = None) -> Request:
     """Attributes and event in one JSON object, and the extension `message`: the text for people."""
-    message = text_of([event], external_url)
+    message = text_of([event], external_url, before)
     found = {**_attributes(event), "datacontenttype": JSON, "message": message}
     attributes = json.dumps(found, separators=(",", ":"))
     body = attributes.encode()[:-1] + b',"data":' + to_json(event) + b"}"
     return Request([("Content-Type", STRUCTURED_TYPE)], body)
 
 
-def binary(event: IncidentEvent, _: str | None = None) -> Request:
+def binary(event: IncidentEvent, _: str | None = None, __: IncidentEvent | None = None) -> Request:
     """Attributes in headers, and the event as the body. The text for people is too long for a header."""
     headers = [(f"ce-{name}", _encoded(value)) for name, value in _attributes(event).items()]
     return Request([*headers, ("Content-Type", JSON)], to_json(event))
@@ -70,9 +70,11 @@ def binary(event: IncidentEvent, _: str | None = None) -> Request:
 MODES: Final = {"structured": structured, "binary": binary}
 
 
-def chat(events: Sequence[IncidentEvent], external_url: str | None = None) -> Request:
+def chat(
+    events: Sequence[IncidentEvent], external_url: str | None = None, before: IncidentEvent | None = None
+) -> Request:
     """One message, as Slack, Mattermost, Rocket.Chat and Google Chat take it."""
-    body = json.dumps({"text": text_of(events, external_url)}, separators=(",", ":"))
+    body = json.dumps({"text": text_of(events, external_url, before)}, separators=(",", ":"))
     return Request([("Content-Type", JSON)], body.encode())
 
 
@@ -153,6 +155,7 @@ class Webhook(TargetThread):
         self._waiting: deque[IncidentEvent] = deque()
         self._bound = QueueBound()
         self._queued: dict[str, int] = {}
+        self._last: dict[str, IncidentEvent] = {}  # the last event of each open incident that the target need not get
         self._current: list[IncidentEvent] = []
         self._tries = 0
         self._delivered = 0
@@ -188,6 +191,8 @@ class Webhook(TargetThread):
                 if self._is_new(event, is_latest=is_latest):
                     self._waiting.append(event)
                     self._queued[event.incident_id] = event.sequence
+                elif event.incident_id not in self._queued:
+                    self._is_last(event)
             self._waiting = self._bound.applied(self._waiting)
         self._thread.wake()
 
@@ -267,8 +272,18 @@ class Webhook(TargetThread):
                     self._put_back()
 
     def _request(self, events: list[IncidentEvent]) -> Request:
-        url = self._target.external_url
-        return chat(events, url) if self._target.is_chat else MODES[self._target.mode](events[0], url)
+        url, before = self._target.external_url, self._last.get(events[0].incident_id)
+        if self._target.is_chat:
+            return chat(events, url, before)
+        return MODES[self._target.mode](events[0], url, before)
+
+    def _is_last(self, event: IncidentEvent) -> None:
+        """Keeps what the next event of an incident is compared with."""
+        known = self._last.get(event.incident_id)
+        if not event.is_open:
+            self._last.pop(event.incident_id, None)
+        elif known is None or known.sequence < event.sequence:
+            self._last[event.incident_id] = event
 
     def _put_back(self) -> None:
         with self._lock:
@@ -283,5 +298,6 @@ class Webhook(TargetThread):
         with self._lock:
             self._current = []
             for event in events:
+                self._is_last(event)
                 if self._queued.get(event.incident_id) == event.sequence:
                     del self._queued[event.incident_id]

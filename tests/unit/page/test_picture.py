@@ -17,10 +17,11 @@ from txnwatch.page.picture import LANES, RECENT, Picture, changes, picture_of
 from txnwatch.page.store import MOMENTS, TargetRow
 from txnwatch.page.storms import FOLDS
 from txnwatch.page.truth import JUDGED_WITHIN_MS, PageState
-from txnwatch.page.words import as_text, moment
+from txnwatch.page.words import as_text
 from txnwatch.state.model.findings import OpenTransactions
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentStatus, Resolution, WaitingGroup, resolved
 from txnwatch.state.model.values import Offset, PartitionOffset, TimestampMs, TopicPartition
+from txnwatch.state.telling.changes import moment
 from txnwatch.watch.coverage import MissingEvidence
 
 
@@ -245,7 +246,9 @@ def test_groups_that_wait_for_their_offsets_are_named() -> None:
     assert row["waiting"][0] == "app-0"
     assert len(row["waiting"]) + row["more_waiting"] == 40
     updated = replace(event, status=IncidentStatus.UPDATED)
-    assert moment(updated, replace(event, waiting_groups=())) == "waiting for their offsets: app-0, app-1, app-2"
+    assert moment(updated, replace(event, waiting_groups=()), str) == (
+        "waiting for their offsets: app-0, app-1, app-2 and 37 more"
+    )
 
 
 def test_a_target_that_wants_no_more_events_is_named() -> None:

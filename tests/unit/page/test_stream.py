@@ -17,6 +17,7 @@ from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_coun
 from support.waiting import eventually
 from txnwatch.page import served_page
 from txnwatch.page.live_picture import MOST, StreamOfOne, Viewers
+from txnwatch.page.packed import Piece
 from txnwatch.page.truth import PageState
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.web import server as server_module
@@ -94,7 +95,7 @@ def test_viewers_that_come_at_once_do_not_pass_the_limit() -> None:
 
 
 def test_a_place_goes_from_the_address_with_the_most_viewers_to_one_with_fewer() -> None:
-    viewers = Viewers(lambda: b"whole", lambda: b"beat")
+    viewers = Viewers(lambda: (Piece(b"whole"),), lambda: (Piece(b"beat"),))
     of_proxy = [viewers.admit("10.0.0.1") for _ in range(MOST - 1)]
     alone = viewers.admit("10.0.0.2")
     assert viewers.admit("10.0.0.1") is None
@@ -106,13 +107,13 @@ def test_a_place_goes_from_the_address_with_the_most_viewers_to_one_with_fewer()
     assert [one for one in (*of_proxy, alone, new) if one is not None and one.is_over] == [last]
 
     async def rest() -> list[bytes]:
-        return [found async for found in viewers.messages(last, lambda: None)]
+        return [piece.plain async for found in viewers.messages(last, lambda: None) for piece in found]
 
     assert asyncio.run(rest()) == [b"retry: 2000\n\n", b": ended\n\n"]
 
 
 def test_a_viewer_that_goes_before_the_first_byte_gives_its_place_back() -> None:
-    viewers = Viewers(lambda: b"", lambda: b"")
+    viewers = Viewers(lambda: (), lambda: ())
     viewer = viewers.admit("10.0.0.1")
     assert viewer is not None
 

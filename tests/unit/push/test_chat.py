@@ -96,6 +96,30 @@ def test_a_chat_gets_no_info_and_what_becomes_worse(tmp_path: Path) -> None:
         "[UPDATED] cluster: payments-\u00fc: Kafka transaction late",
         "[UPDATED] cluster: payments-\u00fc: Kafka transaction long running",
     ]
+    assert [text.splitlines()[1] for text in texts(receiver)] == [
+        "Changed: now LATE; severity: warning",
+        "Changed: now LONG RUNNING; severity: info",
+    ]
+
+
+def test_an_update_says_what_has_changed_also_after_a_restart(tmp_path: Path) -> None:
+    first = an_event("incident")
+    stopped = [{"group_id": "ledger*", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}]
+    second = an_update(first, START_MS + 1, consumer_groups=an_event("x", consumer_groups=stopped).consumer_groups)
+    third = an_update(second, START_MS + 2, consumer_groups=(), hidden_records=1_021)
+    with receiving() as receiver:
+        with a_webhook(receiver, tmp_path, HandClock(), **CHAT) as chat:
+            chat.put([first, second])
+            delivered(chat, 2)
+        with a_webhook(receiver, tmp_path, HandClock(), **CHAT) as chat:
+            for event in (first, second, third):
+                chat.take_history(event)
+            delivered(chat, 1)
+    assert [text.splitlines()[1] for text in texts(receiver)][1:] == [
+        "Changed: stopped: ledger\\x2a",
+        "Changed: no longer stopped or waiting: ledger\\x2a; 1,021 records hidden",
+    ]
+    assert "Changed" not in texts(receiver)[0]
 
 
 def test_info_is_told_if_it_is_asked_for(tmp_path: Path) -> None:

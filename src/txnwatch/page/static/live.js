@@ -2,7 +2,9 @@
 //
 // Ages come from the server's clock in each message and from performance.now(), never from the clock of this machine. The
 // message that came fastest shows the difference of the two clocks. So a message that was held up is as old as it is.
-import { BASE } from "./words.js";
+
+/** What every address of one cluster begins with on a page of several clusters; else nothing. */
+export const BASE = /^\/c\/[^/]+(?=\/)/.exec(location.pathname)?.[0] ?? "";
 
 const SILENT_MS = 3000;
 const POLL_MS = 5000;
@@ -157,10 +159,10 @@ function hideOrShow() {
   else if (!end) open();
 }
 
-/** Begins; `onChange` is called after each message, with whether the picture may have changed. */
+open(); // while the other files come
+/** Calls `onChange` after each message, with whether the picture may have changed. */
 export function begin(onChange) {
   listener = onChange;
-  open();
   setInterval(look, 1000);
   document.addEventListener("visibilitychange", hideOrShow);
   hideOrShow(); // it may have been opened in the background

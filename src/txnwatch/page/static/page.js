@@ -1,8 +1,8 @@
 // The page: its address, its keys, and one drawing for each message and each second.
 import { html, nothing, render, svg } from "./lit-html.js";
-import { begin, live, now, state } from "./live.js";
+import { clock } from "./draw.js";
+import { BASE, begin, live, now, state } from "./live.js";
 import * as views from "./views.js";
-import { BASE, clock } from "./words.js";
 
 const root = document.getElementById("page");
 root.replaceChildren(); // what the shell says until this runs

@@ -1,7 +1,8 @@
 // The views: each makes its content from the last picture, or from the answer about one thing.
 import { html, nothing } from "./lit-html.js";
+import { BASE } from "./live.js";
 import { FORMS, axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
-import { BASE, clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./words.js";
+import { clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./draw.js";
 
 const RUNBOOK = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md";
 const AHEAD = "Look again before you act.";
