@@ -223,8 +223,11 @@ CHECKS: Final = (
         CheckGroup.BROKERS,
         (_WARN, _INFO),
         "a broker has a release whose coordinator can leave a transaction in Prepare: up to 3.7 (KAFKA-16352, info), "
-        "or 3.7 to 3.9 with the new group coordinator (KAFKA-17877, warn)",
-        "3.7 to 3.9 with the classic group coordinator, as by default",
+        "or 3.7 to 3.9 with the new group coordinator (KAFKA-17877, warn). Also info: up to "
+        "3.8, offsets that are committed in a transaction can be wrong until the coordinator of the group moves "
+        "(KAFKA-17507)",
+        "3.7 to 3.9 with the classic group coordinator, as by default; before 3.9 without `__consumer_offsets` in a "
+        "transaction; 3.9.0, which has KAFKA-17507 and cannot be told from 3.9.1",
         {
             "classic": RemedyLine(
                 "3.7 to 3.9 with the new group coordinator",
@@ -234,10 +237,14 @@ CHECKS: Final = (
                 "up to 3.7",
                 "upgrade to 3.9.2 or to 4.2; until then move the leader of the id's log partition if it happens",
             ),
+            "offsets": RemedyLine("up to 3.8", "upgrade to 3.9.2 or to 4.2"),
+            "4.0": RemedyLine(
+                "up to 3.9", "upgrade to 4.2; until then move the leader of the log partition if it happens"
+            ),
         },
         _CLUSTER_SETTINGS,
         "ApiVersions, DescribeConfigs of brokers",
-        ("KAFKA-16352", "KAFKA-17877"),
+        ("KAFKA-16352", "KAFKA-17877", "KAFKA-17507"),
         explains=frozenset({Verdict.STUCK_PREPARE}),
     ),
     AuditCheck(
@@ -294,6 +301,23 @@ CHECKS: Final = (
         explains=frozenset({Verdict.HANGING, Verdict.STUCK_PREPARE, Verdict.LATE}),
     ),
     AuditCheck(
+        "coordinator-log-large",
+        CheckGroup.LOG,
+        (_WARN,),
+        "log.cleaner.enable is false on a broker: `__transaction_state` is never compacted there, so it grows for "
+        "ever, and each new coordinator reads all of it before a transaction of its ids can end",
+        "true on every broker; a log that is large for another reason",
+        {
+            "cleaner": RemedyLine(
+                "all",
+                "set log.cleaner.enable=true in the file of each broker that has it false, and restart the broker",
+            )
+        },
+        _CLUSTER_SETTINGS,
+        "DescribeConfigs of brokers",
+        explains=frozenset({Verdict.STUCK_PREPARE, Verdict.LATE}),
+    ),
+    AuditCheck(
         "coordinator-partitions",
         CheckGroup.LOG,
         (_CRITICAL,),
@@ -323,7 +347,7 @@ CHECKS: Final = (
             "restart": RemedyLine(
                 "all",
                 "stop both applications, and start one of them under a new transactional id: a restart with the same "
-                "id keeps the producer id",
+                "id keeps the producer id. The finding ends when the old id has expired",
             )
         },
         "none",
@@ -453,7 +477,10 @@ CHECKS: Final = (
         "its transaction blocks readers for its whole timeout. warn if one of them timed out, else info",
         "ids with a small number at the end; ids that are used",
         {
-            "stable": RemedyLine("all", "use stable ids, for example the ordinal of a StatefulSet"),
+            "stable": RemedyLine(
+                "all",
+                "use stable ids, for example the ordinal of a StatefulSet; the finding ends when the old ids expired",
+            ),
             "streams": RemedyLine("Kafka Streams", "keep the state directory: the process id of the ids is in it"),
             "spring": RemedyLine("Spring", "use no random transaction id prefix"),
             "flink": RemedyLine("Flink", "use the pooling strategy for transactional ids (FLIP-511)"),

@@ -23,6 +23,7 @@ EVALUATED: Final[Mapping[str, Callable[[AuditFacts], Iterator[Exposure]]]] = {
     "epoch-bugs": broker_checks.epoch_bugs,
     "late-gauge-blind": broker_checks.late_gauge_blind,
     "coordinator-log-config": topic_checks.coordinator_log_config,
+    "coordinator-log-large": broker_checks.coordinator_log_large,
     "coordinator-partitions": id_checks.misplaced_ids,
     "producer-id-reused": id_checks.reused_producer_ids,
     "unclean-election": topic_checks.unclean_election,

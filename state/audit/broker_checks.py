@@ -16,7 +16,8 @@ from txnwatch.state.text import some
 VERIFICATION: Final = "transaction.partition.verification.enable"
 MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
-BROKER_SETTINGS: Final = (VERIFICATION, MAX_TIMEOUT, PROTOCOLS)
+CLEANER: Final = "log.cleaner.enable"
+BROKER_SETTINGS: Final = (VERIFICATION, MAX_TIMEOUT, PROTOCOLS, CLEANER)
 _WEEK_MS: Final = DurationMs(7 * 86_400_000)
 _HOUR_MS: Final = 3_600_000
 _NAMED = 5
@@ -199,7 +200,7 @@ def mixed_versions(facts: AuditFacts) -> Iterator[Exposure]:
 
 
 def stuck_prepare_bugs(facts: AuditFacts) -> Iterator[Exposure]:
-    """KAFKA-17877 and KAFKA-16352."""
+    """KAFKA-17877, and what older releases have."""
     new = [
         node
         for node in facts.brokers_of(Release(3, 7), Release(3, 8), Release(3, 9))
@@ -220,19 +221,33 @@ def stuck_prepare_bugs(facts: AuditFacts) -> Iterator[Exposure]:
             issues=("KAFKA-17877",),
             key="KAFKA-17877",
         )
-    old = facts.brokers_before(Release(3, 8))
-    if old:
-        yield exposure(
-            "stuck-prepare-bugs",
-            _INFO,
-            f"{nodes(old)}: the markers of one transaction can be dropped for those of the next",
-            Basis.BY_VERSION,
-            old,
-            _of_release(facts, old),
-            [remedy("stuck-prepare-bugs", "upgrade")],
-            issues=("KAFKA-16352",),
-            key="KAFKA-16352",
-        )
+    offsets = facts.topics.get(CONSUMER_OFFSETS_TOPIC)
+    for issue, before, what, which in _BUGS_OF_3:
+        old = facts.brokers_before(before)
+        if old and (which != "offsets" or (offsets is not None and offsets.transactional)):
+            yield exposure(
+                "stuck-prepare-bugs",
+                _INFO,
+                f"{nodes(old)}: {what}",
+                Basis.BY_VERSION,
+                old,
+                _of_release(facts, old),
+                [remedy("stuck-prepare-bugs", which)],
+                issues=(issue,),
+                key=issue,
+            )
+
+
+# The issue, the first release that certainly does not have it, what can happen, and the remedy.
+_BUGS_OF_3: Final = (
+    ("KAFKA-16352", Release(3, 8), "the markers of one transaction can be dropped for those of the next", "upgrade"),
+    (
+        "KAFKA-17507",
+        Release(3, 9),
+        "offsets that are committed in a transaction can be wrong until a group moves",
+        "offsets",
+    ),
+)
 
 
 def _has_new_coordinator(settings: Mapping[str, str]) -> bool:
@@ -290,4 +305,20 @@ def late_gauge_blind(facts: AuditFacts) -> Iterator[Exposure]:
             high,
             [SeenValue("DescribeConfigs", MAX_TIMEOUT, str(max(values.values())))],
             [remedy("late-gauge-blind", "alert")],
+        )
+
+
+def coordinator_log_large(facts: AuditFacts) -> Iterator[Exposure]:
+    """Brokers that never compact the coordinators' log."""
+    off = [node for node, one in sorted(facts.brokers.items()) if one.settings.get(CLEANER) == "false"]
+    if off and not facts.is_unused:
+        yield exposure(
+            "coordinator-log-large",
+            _WARN,
+            f"{nodes(off)} never compact a log: each new coordinator reads more, and nothing of its ids ends meanwhile",
+            Basis.BY_SETTING,
+            off,
+            [SeenValue("DescribeConfigs", f"{CLEANER} of {nodes(off)}", "false")],
+            [remedy("coordinator-log-large", "cleaner")],
+            key=CLEANER,
         )

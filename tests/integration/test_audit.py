@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -18,12 +14,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
+from support.audit_runs import Rows, audit_rows, severities
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.shell_tools import ShellTools
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.cli.main import main
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.state.audit.exposure_rows import PeriodicAudit
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -34,7 +30,6 @@ from txnwatch_demo.embedded.applications import exactly_once_copier, transaction
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "audit.schema.json"
 HEALTHY = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -107,20 +102,8 @@ def audited(
     clusters.end(f"audited {version}")
 
 
-Rows = list[dict[str, Any]]
-
-
 def rows_of(of: AuditedCluster, capsys: pytest.CaptureFixture[str], *flags: str, codes: Sequence[int] = (0,)) -> Rows:
-    capsys.readouterr()
-    assert main(["audit", "-b", of.kafka.bootstrap_servers, "-o", "json", *flags]) in codes
-    answer = json.loads(capsys.readouterr().out)
-    jsonschema.validate(answer, json.loads(SCHEMA.read_text()))
-    rows: Rows = answer["rows"]
-    return rows
-
-
-def findings(rows: Rows) -> set[str]:
-    return {f"{row['severity']} {row['check']}" for row in rows}
+    return audit_rows(of.kafka.bootstrap_servers, capsys, *flags, codes=codes)
 
 
 def follow(of: AuditedCluster, rows: Rows) -> None:
@@ -154,10 +137,10 @@ def test_a_healthy_cluster_has_no_warning_and_the_old_level_is_raised(
 ) -> None:
     rows = rows_of(audited, capsys)
     raised = {"warn old-transaction-version"} if audited.is_4 else set()
-    assert findings(rows) == (BY_RELEASE[audited.version] - {"info old-protocol"}) | raised
+    assert severities(rows) == (BY_RELEASE[audited.version] - {"info old-protocol"}) | raised
     follow(audited, rows)
     eventually(
-        lambda: findings(rows_of(audited, capsys)) == BY_RELEASE[audited.version], 20.0, "the finding to be gone"
+        lambda: severities(rows_of(audited, capsys)) == BY_RELEASE[audited.version], 20.0, "the finding to be gone"
     )
 
 
@@ -186,16 +169,16 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
     healthy = BY_RELEASE[audited.version]
 
     def lacks() -> set[str]:
-        return expected - findings(rows_of(audited, capsys))
+        return expected - severities(rows_of(audited, capsys))
 
     eventually(lambda: not lacks(), 60.0, f"each of {sorted(expected)}")
     rows = rows_of(audited, capsys, "--fail-on", "critical", codes=[3])
-    assert findings(rows) - healthy == expected
+    assert severities(rows) - healthy == expected
     about = {row["check"]: " ".join([row["finding"], *row["examples"]]) for row in rows}
     assert [text for text in about.values() if "idle" in text] == [], "topics without transactional data are not judged"
     assert "one-replica-0" in " ".join(" ".join(row["examples"]) for row in rows if row["check"] == "replication")
     follow(audited, rows)
-    eventually(lambda: findings(rows_of(audited, capsys)) == healthy, 30.0, "every finding to be gone")
+    eventually(lambda: severities(rows_of(audited, capsys)) == healthy, 30.0, "every finding to be gone")
 
 
 class _Lines:
@@ -224,15 +207,15 @@ def test_a_broker_that_is_away_is_found(audited: AuditedCluster, capsys: pytest.
     audited.kafka.broker(3).stop()
     expected = {"critical replication", "critical coordinator-log-config"}
     eventually(
-        lambda: findings(rows_of(audited, capsys, codes=(0, 1))) >= expected, 30.0, "the partitions that have stopped"
+        lambda: severities(rows_of(audited, capsys, codes=(0, 1))) >= expected, 30.0, "the partitions that have stopped"
     )
     audited.kafka.start_broker(3)
     eventually(
-        lambda: not findings(rows_of(audited, capsys, codes=(0, 1))) & expected, 60.0, "them to be in sync again"
+        lambda: not severities(rows_of(audited, capsys, codes=(0, 1))) & expected, 60.0, "them to be in sync again"
     )
     follow(audited, rows_of(audited, capsys))
     eventually(
-        lambda: findings(rows_of(audited, capsys, codes=(0, 1))) == BY_RELEASE[audited.version],
+        lambda: severities(rows_of(audited, capsys, codes=(0, 1))) == BY_RELEASE[audited.version],
         30.0,
         "every finding to be gone",
     )

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from support.acl_recipes import Grants, Right
+from support.audit_runs import Rows, audit_rows
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.shell_tools import ShellTools
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.cli.main import main
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
@@ -32,7 +30,6 @@ PROPERTIES = {
 }
 HOUR_MS = 3_600_000
 OWNERS = '[[owner]]\nteam = "checkout"\ncontact = "#checkout"\ntransactional_ids = ["slow-*"]\n'
-Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +46,7 @@ def cluster(kafka_with_rights: EmbeddedKafka) -> Iterator[Cluster]:
 
 
 def rows_of(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str], *flags: str, codes: Sequence[int] = (0,)) -> Rows:
-    capsys.readouterr()
-    assert main(["audit", "-b", kafka.bootstrap_servers, "-o", "json", *flags]) in codes
-    rows: Rows = json.loads(capsys.readouterr().out)["rows"]
-    return rows
+    return audit_rows(kafka.bootstrap_servers, capsys, *flags, codes=codes)
 
 
 def findings(rows: Rows) -> set[tuple[str, str, str]]:
@@ -139,6 +133,25 @@ def test_a_right_on_the_internal_topics_is_found_and_denied(
         20.0,
         "nobody to write to the internal topics",
     )
+
+
+def test_a_right_to_write_markers_is_found(
+    kafka_with_rights: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alter = Right(AclOperation.ALTER, ResourceType.BROKER)
+    describe = Right(AclOperation.DESCRIBE, ResourceType.BROKER)
+    admin, everybody = (Grants(kafka_with_rights.bootstrap_servers, user) for user in ("admin", "*"))
+
+    def holders() -> set[tuple[str, str, str]]:
+        return {one for one in findings(rows_of(kafka_with_rights, capsys)) if one[1] == "marker-writers"}
+
+    everybody.add(describe)
+    assert holders() == set()
+    admin.add(alter)
+    everybody.add(alter)
+    assert holders() == {("info", "marker-writers", "User:admin"), ("critical", "marker-writers", "User:*")}
+    everybody.remove(alter)
+    assert holders() == {("info", "marker-writers", "User:admin")}, "it is kept to administrators"
 
 
 def test_partitions_that_are_added_to_the_coordinators_log_are_proven(

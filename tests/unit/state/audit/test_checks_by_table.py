@@ -65,6 +65,11 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
         facts(brokers=three("3.9", settings={"group.coordinator.rebalance.protocols": "classic,consumer"})),
     ),
     "3.7": ("info stuck-prepare-bugs", facts(brokers=three("3.7"))),
+    "3.8 and offsets in a transaction": ("info stuck-prepare-bugs", facts(offsets(), brokers=three("3.8"))),
+    "log that is never compacted": (
+        "warn coordinator-log-large",
+        facts(brokers=[broker("3.9"), broker("3.9", settings={"log.cleaner.enable": "false"})]),
+    ),
     "4.0.0": ("warn epoch-bugs", facts(brokers=three("4.0", lowest={11: 2}))),
     "4.0.1": ("info epoch-bugs", facts(brokers=three("4.0"))),
     "a day of timeout": (
@@ -175,6 +180,16 @@ SILENT: dict[str, tuple[str, AuditFacts]] = {
     "3.9 with the classic group coordinator": (
         "stuck-prepare-bugs",
         facts(brokers=three("3.9", settings={"group.coordinator.rebalance.protocols": "classic"})),
+    ),
+    "3.9 and offsets in a transaction": ("stuck-prepare-bugs", facts(offsets(), brokers=three("3.9"))),
+    "3.8 without offsets in a transaction": ("stuck-prepare-bugs", facts(brokers=three("3.8"))),
+    "a cleaner that is on": (
+        "coordinator-log-large",
+        facts(brokers=three("3.9", settings={"log.cleaner.enable": "true"})),
+    ),
+    "no cleaner and no transaction": (
+        "coordinator-log-large",
+        facts(topic(transactional=False), brokers=three("3.9", settings={"log.cleaner.enable": "false"})),
     ),
     "4.0 at level 1": ("epoch-bugs", facts(brokers=three("4.0", level=1))),
     "4.3 at level 2": ("epoch-bugs", facts(brokers=three("4.3"))),
