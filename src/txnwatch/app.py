@@ -23,6 +23,7 @@ from txnwatch.librdkafka import events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.named_files import NamedFiles
 from txnwatch.owners.owner_table import read_owners
+from txnwatch.page.past import ShownPast
 from txnwatch.page.store import KnownNow, PageStore, Reach, StartStep, TargetRow, WarningsForPage, Watched
 from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets
@@ -36,6 +37,7 @@ from txnwatch.spark_start import NextStart, SparkStart
 from txnwatch.state.audit.exposure_rows import PeriodicAudit
 from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.incidents.heartbeat import TopicRecord
+from txnwatch.state.incidents.past_incidents import IncidentHistory
 from txnwatch.state.incidents.speaking import UNHEARD_MS
 from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import BucketCount, Finding
@@ -276,7 +278,12 @@ class Watch:
             )
             self.page.origin = self.sinks.origin
             self._throttling.asked = self.sinks.cluster.take_throttled
+            has_page = self.settings.http_port is not None
+            history = self._listening.history = IncidentHistory(self.owners) if has_page else None
             ledger = self.sinks.open()
+            if history is not None:
+                is_signed = self._events.keys is not None
+                self.page.history = ShownPast(self._events.name, history, is_signed=is_signed)
             self.metrics.query_starts(ledger)
             return ledger
 

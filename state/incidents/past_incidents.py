@@ -124,6 +124,9 @@ class IncidentHistory:
         elif isinstance(record, IncidentEvent):
             self._take(self._past(record))
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     @property
     def incidents(self) -> Sequence[PastIncident]:
         """All of them at this moment."""

@@ -33,6 +33,7 @@ VIEWS = (
     "/ended",
     "/audit",
     "/audit/marker-skipped",
+    "/history",
 )
 WIDTHS = (360, 1440, 2560)
 

@@ -12,9 +12,11 @@ from prometheus_client import CollectorRegistry
 
 from support.incidents import an_event, an_evidence
 from txnwatch.owners.owner_table import owners_of
+from txnwatch.page.past import ShownPast
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore, Reach, TargetRow, Watched
 from txnwatch.state.incidents.event_builder import named
+from txnwatch.state.incidents.past_incidents import IncidentHistory
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusOffsets,
@@ -169,6 +171,8 @@ class PageWorld:
 
     def __post_init__(self) -> None:
         self.store = PageStore("watch-0:/var/lib/txnwatch", ORIGIN, self.access, is_of_ledger=True)
+        self.past = IncidentHistory(OWNERS)
+        self.store.history = ShownPast("txnwatch.events", self.past)
         self.site = PageSite(self.store, now_ms, lambda: self.ends)
 
     def seen(self) -> KnownNow:
@@ -209,6 +213,7 @@ class PageWorld:
         event = named(event, OWNERS)
         self.incidents = [one for one in self.incidents if one.incident_id != event.incident_id] + [event]
         self.store.take_event(event)
+        self.past.take(event)
 
     @contextlib.contextmanager
     def served(self) -> Iterator[str]:
@@ -326,6 +331,7 @@ def a_storm(hangs: int) -> PageWorld:
         event = named(with_command(ORIGIN, an_incident(f"storm-{number}", age_s, **changes)), OWNERS)
         events.append(event)
         world.store.take_event(event)
+        world.past.take(event)
         span = ("events", number, 7)
         world.open.append(an_open(50_000 + number, f"loader-{number}", age_s, span, state="unowned", timeout_s=None))
         world.ends[TopicPartition("events", number)] = Offset(100 + number)

@@ -1,9 +1,9 @@
 """What the page shows at one moment, as the values of its JSON. Pure: no I/O, no clock.
 
 A picture has sections, each a mapping: `status`, `incidents` by id, `lanes` by partition, `order` of both, `others`,
-`recent`, `watcher`. So the difference of two pictures is a mapping of changed entries and a list of those that are gone
-(`changes`), and the browser makes the next picture of both. Times are epoch milliseconds; an age is never sent, because
-the reader counts it. Every list has a bound, and beside each cut list is how much is missing.
+`recent`, `day`, `watcher`. So the difference of two pictures is a mapping of changed entries and a list of those that
+are gone (`changes`); the browser makes the next picture of both. Times are epoch milliseconds; an age is never sent,
+because the reader counts it. Every list has a bound, and beside each cut list is how much is missing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from txnwatch.page.audited import counts_row
 from txnwatch.page.incident_rows import NAMED, held_places, recent
 from txnwatch.page.knowledge import Knowledge, transactions_of
 from txnwatch.page.lanes import worst_lanes
+from txnwatch.page.past import day_of
 from txnwatch.page.store import Reach, StartStep, TargetRow, WatcherRow
 from txnwatch.page.storms import folds_of
 from txnwatch.page.truth import CALM, Facts, PageState
@@ -57,6 +58,7 @@ def picture_of(known: Knowledge) -> Picture:
         },
         "others": _others(known, list(lanes.values())),
         "recent": recent(known, RECENT),
+        "day": dict(day_of(known.store, known.now_ms)),
         "watcher": {name: list(values) for name, values in known.series.items()},
     }
 

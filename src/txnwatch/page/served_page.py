@@ -25,12 +25,14 @@ from txnwatch import __version__
 from txnwatch.page import audited, details, finding
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
+from txnwatch.page.past import DAYS, MOST_DAYS, NO_PAST, PAST_FORMS, past_of, past_text
 from txnwatch.page.picture import Picture, picture_of
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.store import PageStore
 from txnwatch.page.storms import FILTERS, LISTED, MOST, IncidentFilter, select
 from txnwatch.page.watcher_facts import facts_of
 from txnwatch.page.words import as_text, counted, evaluated
+from txnwatch.state.incidents.past_summary import Facet
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
 from txnwatch.state.telling.hurt import CONNECT_STOPS
@@ -174,6 +176,7 @@ class PageSite:
         return [
             *(Route(path, guarded(self._shell(self._text))) for path in (*shells, *below)),
             *(Route(path, guarded(self._shell(self._audit_text))) for path in ("/audit", "/audit/{check}")),
+            Route("/history", guarded(self._shell(self._past_as_page))),
             *(Route(f"/api/v1/{path}", guarded(serve)) for path, serve in self._resources()),
         ]
 
@@ -203,6 +206,8 @@ class PageSite:
         )
         yield "ended", self._about(lambda known, _: details.ended(known))
         yield "audit", self._about(lambda known, at: audited.view(known, at["check"]))
+        yield "history", self._past
+        yield "history.{form}", self._past_as_text
         yield "open", self._about(lambda known, at: details.oldest(known, at["limit"]))
         yield (
             "find",
@@ -221,7 +226,7 @@ class PageSite:
                 return shell
             await self.live.refresh()
             assert self._known is not None
-            return PlainTextResponse(text_of(self._known, request))
+            return PlainTextResponse(await asyncio.to_thread(text_of, self._known, request))
 
         return serve
 
@@ -230,6 +235,29 @@ class PageSite:
 
     def _audit_text(self, known: Knowledge, request: Request) -> str:
         return audited.text_of(known, request.path_params.get("check", ""), self._cluster)
+
+    def _past_as_page(self, known: Knowledge, request: Request) -> str:
+        found = past_text(known.store, "md", _days(request), self._cluster, None, known.now_ms)
+        return found if found is not None else f"{NO_PAST}\n"
+
+    async def _past(self, request: Request) -> Response:
+        """The history; counting a storm takes seconds, so it has a thread of its own."""
+        days = _days(request)
+        await self.live.refresh()
+        found = await asyncio.to_thread(past_of, self.store, days, self.now_ms())
+        return answer(request, encode({**self.live.head(self.live.picture), "answer": found}), JSON)
+
+    async def _past_as_text(self, request: Request) -> Response:
+        """The history as CSV, a row for each incident or group; or as Markdown."""
+        form, by = request.path_params["form"], request.query_params.get("by")
+        if form not in PAST_FORMS or by not in {None, *Facet}:
+            raise HTTPException(400, f"by: expected one of {', '.join(Facet)}; form: {' or '.join(PAST_FORMS)}")
+        await self.live.refresh()
+        days, facet = _days(request), Facet(by) if by else None
+        text = await asyncio.to_thread(past_text, self.store, form, days, self._cluster, facet, self.now_ms())
+        if text is None:
+            raise HTTPException(503, "expected a watcher that has read its events topic, found none yet")
+        return answer(request, text.encode(), PAST_FORMS[form], None, **_AS_FILE[form])
 
     async def _incidents(self, request: Request) -> Response:
         """The open incidents, or those that ended within a day, page by page."""
@@ -292,6 +320,16 @@ def _number_of(request: Request, name: str, most: int, otherwise: int | None = N
     if number is None or number < least:
         raise HTTPException(400, f"{name}: expected a number from {least} to {most}, found {text[:20]!r}")
     return number
+
+
+_AS_FILE: Final[Mapping[str, Mapping[str, str]]] = {
+    "csv": {"Content_Disposition": 'attachment; filename="txnwatch-history.csv"'},
+    "md": {},
+}
+
+
+def _days(request: Request) -> int:
+    return _number_of(request, "days", MOST_DAYS, DAYS)
 
 
 def _partition(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:

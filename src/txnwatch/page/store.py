@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.page.words import name
@@ -33,6 +33,9 @@ from txnwatch.state.model.values import (
 from txnwatch.state.telling.changes import moment
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.text import cut, redacted
+
+if TYPE_CHECKING:
+    from txnwatch.page.past import ShownPast
 
 LIVES: Final = 200  # incidents whose events are kept
 MOMENTS: Final = 20  # of one incident
@@ -265,6 +268,7 @@ class PageStore:
         step: what the start does now, until the watch is ready; None before it.
         warning: the last one of the log.
         audited: what the watch has found when it audited last; None before that, and on a page of several clusters.
+        history: what the events topic has told; None before it is read, and on a page that does not read it.
         on_change: is called after each change, in the thread that fills the store; must not wait.
     """
 
@@ -279,6 +283,7 @@ class PageStore:
     step: StartStep | None = None
     warning: SaidWarning | None = None
     audited: PeriodicAudit | None = None
+    history: ShownPast | None = None
     on_change: Callable[[], None] = lambda: None
 
     @property

@@ -9,6 +9,7 @@ from txnwatch import __version__
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.sinks.delivery.outbox import FailingTarget
 from txnwatch.state.incidents.heartbeat import MOST_NAME, MOST_NAMES, Heartbeat, TopicRecord
+from txnwatch.state.incidents.past_incidents import DAY_MS, WEEK_MS, IncidentHistory
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
@@ -32,6 +33,7 @@ from txnwatch.watch.coverage import MissingEvidence
 
 _MOST = 1_000  # instances to keep; anybody who may write to the topic can invent any number
 _PAUSE_MS = DurationMs(600_000)
+_KEPT_MS = DurationMs(WEEK_MS + DAY_MS)
 
 
 @dataclass(slots=True)
@@ -42,16 +44,20 @@ class EventListener:
         passed_over: the counter of records that are not events.
         on_heartbeat: called with each heartbeat.
         heartbeats: the last heartbeat of each instance, by the record's key.
+        history: counts the incidents of the topic for the page; None if there is no page.
     """
 
     passed_over: SkippedRecords
     on_heartbeat: Callable[[Heartbeat], None] = lambda _: None
     heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
+    history: IncidentHistory | None = None
     _turn: Every[TimestampMs] = field(default_factory=lambda: Every(_PAUSE_MS))
 
     def events_of(self, found: Iterable[TopicRecord]) -> Iterator[IncidentEvent | Overwritten]:
         """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten."""
         for one in found:
+            if self.history is not None:
+                self.history.take(one)
             if isinstance(one, BadEventError):
                 self.passed_over.take(one)
                 if one.key is not None:
@@ -72,6 +78,8 @@ class EventListener:
         """Writes tombstones for heartbeats that are older than the retention; checks every 10 minutes."""
         if not self._turn.take(now_ms):
             return
+        if self.history is not None:
+            self.history.forget(TimestampMs(now_ms - _KEPT_MS))
         old = [key for key, last in self.heartbeats.items() if last.is_expired(retention_ms, now_ms)]
         if old:
             try:

@@ -103,6 +103,8 @@ PATHS = {
     "/facts": "facts",
     "/audit": "audit",
     "/audit?check=marker-skipped": "audit",
+    "/history": "history",
+    "/history?days=31": "history",
 }
 
 

@@ -27,7 +27,7 @@ def test_a_file_of_another_project_is_that_of_the_lock(name: str) -> None:
 
 
 def test_each_script_is_ours_or_in_the_lock() -> None:
-    ours = {"draw.js", "live.js", "page.js", "views.js"}
+    ours = {"draw.js", "live.js", "page.js", "past.js", "views.js"}
     assert {path.name for path in STATIC.glob("*.js")} == ours | {name for name in LOCKED if name.endswith(".js")}
     assert list(STATIC.glob("*.map")) == []
 

@@ -2,6 +2,7 @@
 import { html, nothing, render, svg } from "./lit-html.js";
 import { clock } from "./draw.js";
 import { BASE, begin, live, now, state } from "./live.js";
+import { week } from "./past.js";
 import * as views from "./views.js";
 
 const root = document.getElementById("page");
@@ -38,6 +39,7 @@ const ROUTES = [
   ["/find", /^$/, () => `/api/v1/find${location.search}`, views.found, "Found"],
   ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
   ["/audit", /^(?:\/([\w-]+))?$/, (check) => `/api/v1/audit?check=${check ?? ""}`, views.audit, "Audit"],
+  ["/history", /^$/, () => `/api/v1/history${location.search}`, week, "History"],
 ];
 const LISTS = { "/": views.overview, "/watcher": views.watcherView };
 
@@ -133,7 +135,7 @@ function bar() {
   const restarted = !lost && live.restartedMs !== null ? `, restarted at ${clock(live.restartedMs, page.trueNow)}` : "";
   const isList = Boolean(page.picture?.clusters);
   return html`<header class="bar"><a class="brand" href="/">txnwatch</a>${isList ? nothing : html`<span class="cluster">${page.head?.name ? html`<b><bdi>${page.head.name}</bdi></b> ` : nothing}<span class="mono"><bdi>${page.head?.cluster ?? ""}</bdi></span></span>
-    <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>`}
+    <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/history", "History")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>`}
     <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a topic, a transactional id, a producer id, a group, a team or an incident, by a part of its name" placeholder="topic, id, group, team, incident"><kbd>/</kbd><div role="status">${notFound}</div></form>
     <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}${restarted}</span>
     <button type="button" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
@@ -271,6 +273,7 @@ const KEYS = {
   Enter: ["open the chosen incident", () => page.chosen && go(`/incident/${page.chosen}`)],
   c: ["copy the command of the chosen incident", () => document.querySelector(page.chosen ? `[data-incident="${page.chosen}"] .command button` : ".command button")?.click()],
   o: ["overview", () => go("/")],
+  h: ["the history", () => go("/history")],
   w: ["the watcher itself", () => go("/watcher")],
   t: ["change the axis of time", () => { page.isLinear = !page.isLinear; draw(false); }],
   p: ["pause, or go on", pause],

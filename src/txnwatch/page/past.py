@@ -1,0 +1,211 @@
+"""The past on the page: a strip of the day, and a week in numbers, of what the events topic has told. No I/O, no clock.
+
+Law: the topic can be written by others. What is shown says where it is from, has no command, and never makes the page
+green or red. Names pass `name`, as everywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+from txnwatch.page.incident_rows import id_for_address
+from txnwatch.page.store import PageStore
+from txnwatch.page.words import name
+from txnwatch.state.incidents.heartbeat import AHEAD_MS
+from txnwatch.state.incidents.past_incidents import DAY_MS, IncidentHistory, PastIncident
+from txnwatch.state.incidents.past_summary import (
+    Facet,
+    PastGroup,
+    PastSummary,
+    PastWindow,
+    as_csv,
+    as_markdown,
+    headline_of,
+    how_ended,
+    remarks,
+    summary_of,
+)
+from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.verdicts import Severity
+
+STEP_MS: Final = DurationMs(900_000)
+SLOTS: Final = int(DAY_MS // STEP_MS)
+DAYS: Final = 7
+MOST_DAYS: Final = 31
+ROWS: Final = 20
+LISTED: Final = 100
+_PAUSE_MS: Final = 2_000
+_KEPT: Final = 8
+_INCIDENTS_A_MS: Final = 5  # the pause grows with the work
+T = TypeVar("T")
+_TONES: Final = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
+_SHOWN: Final = (Facet.OWNER, Facet.TRANSACTIONAL_ID, Facet.PARTITION, Facet.VERDICT, Facet.DAY)
+
+
+@dataclass(slots=True)
+class ShownPast:
+    """The history of one events topic, and what was made of it last: a storm does not count everything twice a second.
+
+    Attributes:
+        topic: its name.
+        is_signed: whether records without a valid signature are left out.
+    """
+
+    topic: str
+    history: IncidentHistory
+    is_signed: bool = False
+    _made: dict[Hashable, _Made] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def made(self, key: Hashable, make: Callable[[], T], now_ms: TimestampMs) -> T:
+        """What `make` makes, or has made of the same history; several threads wait for one of them."""
+        with self._lock:
+            known: _Made | None = self._made.get(key)
+            if known is None or known.is_due(self.history, now_ms):
+                version = self.history.version
+                known = _Made(make(), version, now_ms)
+                self._made = {**dict(list(self._made.items())[-_KEPT:]), key: known}
+            return known.value  # type: ignore[no-any-return]
+
+    def summary(self, cluster_id: str, days: int, now_ms: TimestampMs) -> PastSummary:
+        """The incidents of the last days."""
+        window = PastWindow(TimestampMs(now_ms - days * DAY_MS), now_ms)
+        return self.made(("summary", days), lambda: summary_of(self.history, window, cluster_id), now_ms)
+
+
+class _Made(NamedTuple):
+    """A value, and of what it was made."""
+
+    value: Any
+    version: int
+    at_ms: TimestampMs
+
+    def is_due(self, history: IncidentHistory, now_ms: TimestampMs) -> bool:
+        """Whether it is out of date, and so old that it may be made again: the pause grows with the work."""
+        is_other = (self.version, self.at_ms // STEP_MS) != (history.version, now_ms // STEP_MS)
+        pause_ms = _PAUSE_MS + len(history) // _INCIDENTS_A_MS
+        return is_other and not 0 <= now_ms - self.at_ms < pause_ms
+
+
+NO_DAY: Final[Mapping[str, Any]] = {"slots": None, "from_ms": None, "step_ms": STEP_MS, "opened": None}
+
+
+def day_of(store: PageStore, now_ms: TimestampMs) -> Mapping[str, Any]:
+    """The strip of the day; its slots are null if this process does not read the events topic, or not yet."""
+    if store.history is None or store.origin is None:
+        return NO_DAY
+    past, cluster_id = store.history, store.origin.cluster_id
+    return past.made("day", lambda: day_strip(past.history.incidents, cluster_id, now_ms), now_ms)
+
+
+def day_strip(incidents: Iterable[PastIncident], cluster_id: str, now_ms: TimestampMs) -> dict[str, Any]:
+    """How many incidents were open in each quarter of an hour, and how severe the worst was: [slot, number, tone].
+
+    A slot without any is left out. A tone is info, warning or critical.
+    """
+    first = now_ms // STEP_MS - SLOTS + 1
+    from_ms = TimestampMs(first * STEP_MS)
+    begun = {tone: [0] * (SLOTS + 1) for tone in _TONES}
+    opened = 0
+    for one in incidents:
+        is_shown = one.subject.cluster_id == cluster_id and not one.kind.is_by_hand
+        if not is_shown or not one.overlaps(from_ms, now_ms) or one.time_ms > now_ms + AHEAD_MS:
+            continue
+        last = SLOTS - 1 if one.ended_ms is None else min(SLOTS - 1, one.ended_ms // STEP_MS - first)
+        steps = begun[one.kind.severity]
+        steps[max(0, one.since_ms // STEP_MS - first)] += 1
+        steps[last + 1] -= 1
+        opened += one.since_ms >= from_ms
+    open_in = {tone: list(itertools.accumulate(steps)) for tone, steps in begun.items()}
+    slots = [
+        [
+            slot,
+            sum(open_in[tone][slot] for tone in _TONES),
+            max(tone for tone in range(3) if open_in[_TONES[tone]][slot]),
+        ]
+        for slot in range(SLOTS)
+        if any(open_in[tone][slot] for tone in _TONES)
+    ]
+    return {"slots": slots, "from_ms": from_ms, "step_ms": STEP_MS, "opened": opened}
+
+
+# The view.
+
+
+def past_of(store: PageStore, days: int, now_ms: TimestampMs) -> dict[str, Any]:
+    """The last days in numbers; `state` is read, reading, or elsewhere: with the watchers of a page of clusters."""
+    if store.history is None or store.origin is None:
+        return {"state": "reading" if store.instance else "elsewhere", "days": days}
+    past, found = store.history, store.history.summary(store.origin.cluster_id, days, now_ms)
+    return past.made(("view", days), lambda: _view(past, found, days), now_ms)
+
+
+def _view(past: ShownPast, found: PastSummary, days: int) -> dict[str, Any]:
+    return {
+        "state": "read",
+        "days": days,
+        "topic": past.topic,
+        "is_signed": past.is_signed,
+        "from_ms": found.window.from_ms,
+        "to_ms": found.window.to_ms,
+        "headline": headline_of(found),
+        "remarks": list(remarks(found)),
+        "facets": [_facet(found, by) for by in _SHOWN],
+        "incidents": [_incident(one, found) for one in found.incidents[:LISTED]],
+        "more": max(0, len(found.incidents) - LISTED),
+    }
+
+
+NO_PAST: Final = "The events topic is not read here, or not yet: the history is on the page of a watcher."
+PAST_FORMS: Final = {"csv": "text/csv; charset=utf-8", "md": "text/plain; charset=utf-8"}
+
+
+def past_text(store: PageStore, form: str, days: int, title: str, by: Facet | None, now_ms: TimestampMs) -> str | None:
+    """The last days as CSV or Markdown; None if the topic is not read."""
+    if store.history is None or store.origin is None:
+        return None
+    found = store.history.summary(store.origin.cluster_id, days, now_ms)
+    return as_csv(found, by) if form == "csv" else as_markdown(found, title, _SHOWN)
+
+
+def _facet(found: PastSummary, by: Facet) -> dict[str, Any]:
+    groups = found.groups(by)
+    shown = groups if by is Facet.DAY else groups[:ROWS]
+    return {"by": by, "rows": [_group(one) for one in shown], "more": len(groups) - len(shown)}
+
+
+def _group(group: PastGroup) -> dict[str, Any]:
+    return {
+        "name": name(group.name),
+        "incidents": group.incidents,
+        "still_open": group.still_open,
+        "opened_before": group.opened_before,
+        "median_ms": group.median_ms,
+        "longest_ms": group.longest_ms,
+        "total_ms": group.total_ms,
+        "last_ms": group.last_ms,
+        "ends": [[how.replace("_", " "), count] for how, count in group.ends],
+    }
+
+
+def _incident(one: PastIncident, found: PastSummary) -> dict[str, Any]:
+    about = one.subject
+    return {
+        "id": one.incident_id,
+        "verdict": one.kind.verdict,
+        "tag": one.kind.verdict.replace("_", " ").upper(),
+        "places": [name(place) for place in about.places],
+        "more_places": about.more_places,
+        "holder": name(about.name) if about.name is not None else f"producer {about.producer_id}",
+        "transactional_id": id_for_address(about.name),
+        "producer_id": about.producer_id,
+        "owner": about.owner,
+        "since_ms": one.since_ms,
+        "ended_ms": one.ended_ms,
+        "opened_before": one.since_ms < found.window.from_ms,
+        "how": how_ended(one),
+    }
