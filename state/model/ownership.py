@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from txnwatch.state.model.values import TimestampMs
+
 FLINK: Final = "Flink"
 WITHOUT_OWNER: Final = "none"  # the label of an incident without an owner; no team has this name
 
@@ -58,6 +60,32 @@ class OwningTeam:
     def whom_to_call(self) -> str:
         """The name and the contact."""
         return f"{self.name} ({self.contact})" if self.contact is not None else self.name
+
+
+class TeamLinks(NamedTuple):
+    """Where a team is reached and what it looks at, from the operator's own table: no event has them.
+
+    Attributes:
+        chat: an http or https address.
+        phone: an address that begins with `tel:`.
+        dashboard: an http or https address in which `{from}` and `{to}` stand for times in epoch milliseconds.
+    """
+
+    chat: str | None = None
+    phone: str | None = None
+    dashboard: str | None = None
+
+    def at(self, from_ms: TimestampMs, to_ms: TimestampMs) -> list[tuple[str, str]]:
+        """The links with their texts; the dashboard shows this time."""
+        times = {"{from}": str(from_ms), "{to}": str(to_ms)}
+        shown = self.dashboard
+        for name, time in times.items():
+            shown = shown.replace(name, time) if shown is not None else None
+        found = {"chat": self.chat, "call": self.phone, "dashboard": shown}
+        return [(text, address) for text, address in found.items() if address is not None]
+
+
+NO_LINKS: Final = TeamLinks()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +157,9 @@ class OwnerLookup(Protocol):
     def of_group(self, group_id: str) -> OwningTeam | None:
         """The owner of a consumer group."""
 
+    def links(self, team: str) -> TeamLinks:
+        """The links of a team; none if the table does not have it."""
+
 
 class _NoOwners:
     """Knows nobody."""
@@ -141,6 +172,9 @@ class _NoOwners:
 
     def of_group(self, group_id: str) -> OwningTeam | None:  # noqa: ARG002
         return None
+
+    def links(self, team: str) -> TeamLinks:  # noqa: ARG002
+        return NO_LINKS
 
 
 NO_OWNERS: Final[OwnerLookup] = _NoOwners()

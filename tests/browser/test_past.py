@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 
 from support.browsers import a_tab
 from support.clusters_world import five_clusters
-from support.page_world import HANG, PageWorld, a_busy_cluster, an_incident, now_ms
+from support.page_world import HANG, ORIGIN, PageWorld, a_busy_cluster, an_incident, now_ms
+from txnwatch.owners.owner_table import owners_of
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
 from txnwatch.state.model.values import TimestampMs
@@ -35,6 +38,13 @@ def a_past() -> PageWorld:
         world.past.take(resolved(opened, TimestampMs(now_ms() - ago_ms + chance.randrange(60_000, HOUR_MS)), end))
     world.past.take(an_incident("old", 200 * 3600, age_ms=0, **HANG))
     world.past.take(BadEventError(SkipReason.INVALID, "x"))
+    links = {
+        "chat": "https://chat.example/",
+        "phone": "+49 30 1234",
+        "dashboard": "https://g.example/?from={from}&to={to}",
+    }
+    owner = {"team": "checkout", "name": "Checkout", "transactional_ids": ["checkout-*"], **links}
+    world.store.origin = replace(ORIGIN, owners=owners_of({"owner": [owner]}, "the test"))
     return world
 
 
@@ -50,6 +60,7 @@ def test_the_view_of_a_week(browser: Any, serve: Serve, width: int, tmp_path: Pa
         assert tab.violations() == []
         assert tab.page.locator("main b >> text=bold").count() == 0, "a name is text"
         assert tab.page.locator(".command").count() == 0
+        assert tab.page.evaluate("document.documentElement.scrollHeight") < 7_000
         tab.page.screenshot(path=tmp_path / f"history-{width}.png", full_page=True)
         tab.page.emulate_media(media="print", color_scheme="light")
         tab.page.screenshot(path=tmp_path / f"history-{width}-print.png", full_page=True)
@@ -63,6 +74,9 @@ def test_the_way_from_the_strip_to_the_week_and_to_an_incident(browser: Any, ser
         assert tab.page.locator(".strip svg").get_attribute("aria-label").startswith("Incidents open in each quarter")
         assert tab.violations() == []
         tab.page.screenshot(path=tmp_path / "strip.png", full_page=True)
+        links = {one.inner_text(): one.get_attribute("href") for one in tab.page.locator(".incidents .owner a").all()}
+        assert (links["chat"], links["call"]) == ("https://chat.example/", "tel:+49301234")
+        assert re.fullmatch(r"https://g\.example/\?from=\d{13}&to=\d{13}", links["dashboard"] or "")
         tab.page.locator(".strip a").click()
         tab.until("65 incidents since", ".card")
         assert tab.page.evaluate("document.activeElement.id") == "h-history"

@@ -10,6 +10,7 @@ itself. An error has the file, the entry, the key, what is expected and what was
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,17 @@ from txnwatch.config import RunSettings
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.setting_sources import OWNER_ENTRIES, toml_of
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ownership import WITHOUT_OWNER, Certainty, FoundBy, IdMaker, Named, OwningTeam, Subject
+from txnwatch.state.model.ownership import (
+    NO_LINKS,
+    WITHOUT_OWNER,
+    Certainty,
+    FoundBy,
+    IdMaker,
+    Named,
+    OwningTeam,
+    Subject,
+    TeamLinks,
+)
 from txnwatch.state.text import GIVEN_NAME, is_host_name
 
 STAR: Final = "*"
@@ -37,10 +48,12 @@ class TeamEntry(NamedTuple):
     contact: str | None = None
     url: str | None = None
     ref: str | None = None
+    links: TeamLinks = NO_LINKS
 
     def found_by(self, what: FoundBy) -> OwningTeam:
         """The owner that this entry is for a name."""
-        return OwningTeam(**self._asdict(), found_by=what)
+        values = {name: value for name, value in self._asdict().items() if name != "links"}
+        return OwningTeam(**values, found_by=what)
 
 
 class Match(NamedTuple):
@@ -89,10 +102,13 @@ class OwnerTable:
 
     patterns: Mapping[FoundBy, Mapping[str, TeamEntry]] = field(default_factory=dict)
     _found: Mapping[FoundBy, Patterns] = field(init=False, compare=False, repr=False)
+    _links: Mapping[str, TeamLinks] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         found = {what: Patterns(self.patterns.get(what, {})) for what in FoundBy}
         object.__setattr__(self, "_found", found)
+        links = {one.team: one.links for teams in self.patterns.values() for one in teams.values()}
+        object.__setattr__(self, "_links", links)
 
     @property
     def teams(self) -> Sequence[str]:
@@ -127,6 +143,10 @@ class OwnerTable:
         """The owner of a consumer group."""
         return self._owner(FoundBy.GROUP, group_id)
 
+    def links(self, team: str) -> TeamLinks:
+        """The links of a team; none if no pattern leads to it."""
+        return self._links.get(team, NO_LINKS)
+
     def _owner(self, what: FoundBy, name: str) -> OwningTeam | None:
         match = self.find(what, name)
         return match.team.found_by(what) if match is not None else None
@@ -156,6 +176,20 @@ def _address(value: str) -> str:
     return value
 
 
+def _template(value: str) -> str:
+    """An address with the places of two times; they are numbers, so nothing of them is escaped."""
+    others = re.sub(r"\{(?:from|to)\}", "", _address(value))
+    if "{" in others or "{from}" not in value or "{" in urlsplit(value).netloc:
+        raise ValueError("expected an address with {from} and {to} for the times behind its host, and no other {")
+    return value
+
+
+def _phone(value: str) -> str:
+    if _PHONE.fullmatch(value) is None:
+        raise ValueError("expected a phone number: digits, a + before them, and spaces or -./() between them")
+    return f"tel:{re.sub('[^+0-9]', '', value)}"
+
+
 def _pattern(value: str) -> str:
     if STAR in value[:-1]:
         raise ValueError("expected a name, or the beginning of a name and one star at the end")
@@ -168,6 +202,7 @@ def _team(value: str) -> str:
     return value
 
 
+_PHONE: Final = re.compile(r"\+?[0-9(][0-9 ()./-]{1,38}[0-9]")
 _Shown = Annotated[str, Field(min_length=1, max_length=200)]
 _Patterns = tuple[Annotated[str, Field(min_length=1, max_length=1_000), AfterValidator(_pattern)], ...]
 
@@ -182,6 +217,9 @@ class _Entry(BaseModel):
     contact: _Shown | None = None
     url: Annotated[str, Field(max_length=1_000), AfterValidator(_address)] | None = None
     ref: _Shown | None = None
+    chat: Annotated[str, Field(max_length=1_000), AfterValidator(_address)] | None = None
+    phone: Annotated[str, Field(max_length=40), AfterValidator(_phone)] | None = None
+    dashboard: Annotated[str, Field(max_length=1_000), AfterValidator(_template)] | None = None
     transactional_ids: _Patterns = ()
     applications: _Patterns = ()
     topics: _Patterns = ()
@@ -217,7 +255,8 @@ def owners_of(raw: Mapping[str, Any], where: str) -> OwnerTable:
     found: dict[FoundBy, dict[str, TeamEntry]] = {what: {} for what in FoundBy}
     places: dict[object, str] = {}
     for place, entry in _read(entries, where):
-        team = TeamEntry(entry.team, entry.name or entry.team, entry.contact, entry.url, entry.ref)
+        links = TeamLinks(entry.chat, entry.phone, entry.dashboard)
+        team = TeamEntry(entry.team, entry.name or entry.team, entry.contact, entry.url, entry.ref, links)
         _once(places, entry.team, place, f"{where}: {place}: team {entry.team!r}")
         for key, what in _KINDS.items():
             for pattern in getattr(entry, key):

@@ -318,7 +318,7 @@ def _client(
         "name": name(named, _LONGEST) if named is not None else None,
         "length": len(named) if named is not None else None,
         "producer_ids": sorted({one.producer_id for one in both}),
-        **about_client(known.store.origin, transactions, worst_first(incidents)),
+        **about_client(known.store.origin, transactions, worst_first(incidents), known.now_ms),
         "row": next((incident_row(known, one) for one in worst_first(incidents) if one.is_open), None),
         "open": [{**row(one), "spans": _spans(one)} for one in transactions],
         "incidents": [

@@ -64,7 +64,7 @@ def incident_row(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
         "waiting": waiting(event)[:NAMED],
         "more_waiting": max(0, len(waiting(event)) - NAMED),
         **_to_do(known, event),
-        **about_event(known.store.origin, event),
+        **about_event(known.store.origin, event, known.now_ms),
     }
 
 

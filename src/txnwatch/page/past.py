@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from txnwatch.page.incident_rows import id_for_address
 from txnwatch.page.store import PageStore
-from txnwatch.page.words import name
+from txnwatch.page.words import links_at, name
 from txnwatch.state.incidents.heartbeat import AHEAD_MS
 from txnwatch.state.incidents.past_incidents import DAY_MS, IncidentHistory, PastIncident
 from txnwatch.state.incidents.past_summary import (
@@ -31,13 +31,15 @@ from txnwatch.state.incidents.past_summary import (
 )
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Severity
+from txnwatch.state.telling.commands import Origin
 
 STEP_MS: Final = DurationMs(900_000)
 SLOTS: Final = int(DAY_MS // STEP_MS)
 DAYS: Final = 7
 MOST_DAYS: Final = 31
 ROWS: Final = 20
-LISTED: Final = 100
+LISTED: Final = 50
+_LONGEST: Final = 60  # of a name in a table
 _PAUSE_MS: Final = 2_000
 _KEPT: Final = 8
 _INCIDENTS_A_MS: Final = 5  # the pause grows with the work
@@ -140,11 +142,12 @@ def past_of(store: PageStore, days: int, now_ms: TimestampMs) -> dict[str, Any]:
     """The last days in numbers; `state` is read, reading, or elsewhere: with the watchers of a page of clusters."""
     if store.history is None or store.origin is None:
         return {"state": "reading" if store.instance else "elsewhere", "days": days}
-    past, found = store.history, store.history.summary(store.origin.cluster_id, days, now_ms)
-    return past.made(("view", days), lambda: _view(past, found, days), now_ms)
+    past, origin = store.history, store.origin
+    found = past.summary(origin.cluster_id, days, now_ms)
+    return past.made(("view", days), lambda: _view(past, found, origin, days), now_ms)
 
 
-def _view(past: ShownPast, found: PastSummary, days: int) -> dict[str, Any]:
+def _view(past: ShownPast, found: PastSummary, origin: Origin, days: int) -> dict[str, Any]:
     return {
         "state": "read",
         "days": days,
@@ -155,7 +158,7 @@ def _view(past: ShownPast, found: PastSummary, days: int) -> dict[str, Any]:
         "headline": headline_of(found),
         "remarks": list(remarks(found)),
         "facets": [_facet(found, by) for by in _SHOWN],
-        "incidents": [_incident(one, found) for one in found.incidents[:LISTED]],
+        "incidents": [_incident(one, found, origin) for one in found.incidents[:LISTED]],
         "more": max(0, len(found.incidents) - LISTED),
     }
 
@@ -180,7 +183,7 @@ def _facet(found: PastSummary, by: Facet) -> dict[str, Any]:
 
 def _group(group: PastGroup) -> dict[str, Any]:
     return {
-        "name": name(group.name),
+        "name": name(group.name, _LONGEST),
         "incidents": group.incidents,
         "still_open": group.still_open,
         "opened_before": group.opened_before,
@@ -192,15 +195,15 @@ def _group(group: PastGroup) -> dict[str, Any]:
     }
 
 
-def _incident(one: PastIncident, found: PastSummary) -> dict[str, Any]:
+def _incident(one: PastIncident, found: PastSummary, origin: Origin) -> dict[str, Any]:
     about = one.subject
     return {
         "id": one.incident_id,
         "verdict": one.kind.verdict,
         "tag": one.kind.verdict.replace("_", " ").upper(),
-        "places": [name(place) for place in about.places],
+        "places": [name(place, _LONGEST) for place in about.places],
         "more_places": about.more_places,
-        "holder": name(about.name) if about.name is not None else f"producer {about.producer_id}",
+        "holder": name(about.name, _LONGEST) if about.name is not None else f"producer {about.producer_id}",
         "transactional_id": id_for_address(about.name),
         "producer_id": about.producer_id,
         "owner": about.owner,
@@ -208,4 +211,5 @@ def _incident(one: PastIncident, found: PastSummary) -> dict[str, Any]:
         "ended_ms": one.ended_ms,
         "opened_before": one.since_ms < found.window.from_ms,
         "how": how_ended(one),
+        "links": links_at(origin, about.owner, one.since_ms, one.ended_ms or found.window.to_ms),
     }

@@ -183,7 +183,19 @@ def owners_of(origin: Origin | None) -> OwnerLookup:
     return origin.owners if origin is not None else NO_OWNERS
 
 
-def owner_row(owner: OwningTeam | None) -> dict[str, Any] | None:
+_AROUND_MS: Final = 600_000
+
+
+def links_at(origin: Origin | None, team: str, since_ms: int, until_ms: int) -> list[list[str]]:
+    """The links of a team: its chat, its phone, and its dashboard at a time with ten minutes around it.
+
+    The end is a whole number of ten minutes, so that a row of an open incident does not change with each second.
+    """
+    end_ms = TimestampMs((until_ms // _AROUND_MS + 1) * _AROUND_MS)
+    return [list(one) for one in owners_of(origin).links(team).at(TimestampMs(max(0, since_ms - _AROUND_MS)), end_ms)]
+
+
+def owner_row(owner: OwningTeam | None, links: Sequence[Sequence[str]] = ()) -> dict[str, Any] | None:
     """An owner; None if there is none."""
     if owner is None:
         return None
@@ -193,13 +205,15 @@ def owner_row(owner: OwningTeam | None) -> dict[str, Any] | None:
         "contact": name(owner.contact, _LONGEST) if owner.contact is not None else None,
         "url": owner.url,
         "found_by": owner.found_by.replace("_", " "),
+        "links": list(links),
     }
 
 
-def about_event(origin: Origin | None, event: IncidentEvent) -> dict[str, Any]:
+def about_event(origin: Origin | None, event: IncidentEvent, now_ms: TimestampMs) -> dict[str, Any]:
     """The owner of an incident, what its id says, and the owners of its groups."""
+    until_ms = now_ms if event.is_open else event.time_ms
     return {
-        **_owner_fields(origin, event.owner, event.application),
+        **_owner_fields(origin, event.owner, event.application, event.open_since_ms, until_ms),
         "group_owners": _group_owners(origin, event),
     }
 
@@ -228,22 +242,29 @@ def owner_of_group(origin: Origin | None, group_id: str) -> str | None:
 
 
 def about_client(
-    origin: Origin | None, transactions: Iterable[OpenTransaction], incidents: Iterable[IncidentEvent]
+    origin: Origin | None,
+    transactions: Iterable[OpenTransaction],
+    incidents: Iterable[IncidentEvent],
+    now_ms: TimestampMs,
 ) -> dict[str, Any]:
     """The owner of a transactional id and what it says: by its incident, else by what is open under it."""
     event = next(iter(incidents), None)
     if event is not None:
-        return _owner_fields(origin, event.owner, event.application)
+        return _owner_fields(origin, event.owner, event.application, event.open_since_ms, now_ms)
     open_now = list(transactions)
     topics = frozenset(span.partition.topic for one in open_now for span in one.spans)
     named = next((one.transactional_id for one in open_now if one.transactional_id is not None), None)
     owner, application = owners_of(origin).of(Subject(named, next(iter(sorted(topics)), None), topics))
-    return _owner_fields(origin, owner, application)
+    since_ms = min((one.since_ms for one in open_now), default=now_ms)
+    return _owner_fields(origin, owner, application, since_ms, now_ms)
 
 
-def _owner_fields(origin: Origin | None, owner: OwningTeam | None, application: IdMaker | None) -> dict[str, Any]:
+def _owner_fields(
+    origin: Origin | None, owner: OwningTeam | None, application: IdMaker | None, since_ms: int, until_ms: int
+) -> dict[str, Any]:
+    links = links_at(origin, owner.team, since_ms, until_ms) if owner is not None else ()
     return {
-        "owner": owner_row(owner),
+        "owner": owner_row(owner, links),
         "no_owner": _no_owner(origin, owner),
         "application": _application_text(application),
     }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 from urllib.request import Request, urlopen
 
 import msgspec
 
 from support.incidents import an_event
 from support.page_world import ORIGIN, PageWorld, a_busy_cluster, an_incident, an_open, now_ms
+from txnwatch.owners.owner_table import owners_of as owners_in
 from txnwatch.page import details
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import picture_of
@@ -41,6 +43,7 @@ def test_an_incident_has_its_owner_and_what_its_id_says() -> None:
         "contact": "#checkout-oncall",
         "url": "https://teams.example/checkout",
         "found_by": "transactional id",
+        "links": [],
     }
     assert hang["application"] == "looks like Spring Kafka: prefix checkout-, number 7; this is a guess"
     assert ADVICE not in hang["safe"]
@@ -104,20 +107,20 @@ def test_a_transactional_id_has_its_owner_with_and_without_an_incident() -> None
     assert (with_one["owner"]["team"], without["owner"]["team"]) == ("checkout", "checkout")
     assert without["application"] == "looks like Spring Kafka: prefix refund-, number 2; this is a guess"
     nobody = {"owner": None, "application": None}
-    assert about_client(ORIGIN, [], []) == {**nobody, "no_owner": "The table of owners has no entry for it."}
-    assert "no table of owners" in about_client(None, [], [])["no_owner"]
+    assert about_client(ORIGIN, [], [], now_ms()) == {**nobody, "no_owner": "The table of owners has no entry for it."}
+    assert "no table of owners" in about_client(None, [], [], now_ms())["no_owner"]
 
 
 def test_text_of_a_client_is_printable() -> None:
     event = named(an_event(transactional_id="evil\x1b]0;x\x07\u202e-4-1187"), ORIGIN.owners)
-    found = about_event(ORIGIN, event)
+    found = about_event(ORIGIN, event, now_ms())
     assert found["application"].isprintable()
     assert "evil\\x1b" in found["application"]
 
 
 def test_a_group_with_the_name_of_a_property_has_no_owner() -> None:
     group = {"group_id": "__proto__", "state": "stopped", "committed_offset": 1, "hidden_lag": 2}
-    assert about_event(ORIGIN, an_event(consumer_groups=(group,)))["group_owners"] == []
+    assert about_event(ORIGIN, an_event(consumer_groups=(group,)), now_ms())["group_owners"] == []
 
 
 def test_before_the_cluster_is_known_nobody_owns_anything() -> None:
@@ -151,3 +154,34 @@ def test_a_hostile_id_in_a_lane_is_named_by_its_topic_alone() -> None:
     world.batch()
     assert rows(world)["hanging"]["owner"]["found_by"] == "topic"
     assert picture_of(known_of(world))["lanes"]["clickstream-0"]["holder"]["owner"] == "Risk"
+
+
+def with_links(**links: str) -> PageWorld:
+    """A busy cluster whose first team has links."""
+    entry = {"team": "checkout", "name": "Checkout", "transactional_ids": ["checkout-*"], **links}
+    world = a_busy_cluster()
+    world.store.origin = replace(ORIGIN, owners=owners_in({"owner": [entry]}, "the test"))
+    return world
+
+
+def test_the_links_of_a_team_are_at_the_time_of_the_incident() -> None:
+    template = "https://grafana.example/d/x?from={from}&to={to}"
+    world = with_links(chat="https://chat.example/c", phone="+49 (30) 12-34", dashboard=template)
+    hang = next(one for one in world.incidents if one.verdict is Verdict.HANGING)
+    links = dict(rows(world)["hanging"]["owner"]["links"])
+    assert (links["chat"], links["call"]) == ("https://chat.example/c", "tel:+49301234")
+    query = parse_qs(urlsplit(links["dashboard"]).query)
+    assert query["from"] == [str(hang.open_since_ms - 600_000)]
+    assert 0 < int(query["to"][0]) - now_ms() <= 600_000
+    client = details.transactional_id(known_of(world), "checkout-7")
+    assert client is not None
+    assert dict(client["owner"]["links"])["call"] == "tel:+49301234"
+
+
+def test_an_event_never_brings_a_link() -> None:
+    """The team is by the table of this process, and so are its links."""
+    world = with_links(chat="https://chat.example/c")
+    forged = OwningTeam(team="forged", name="Forged", url="https://forged.example", found_by=FoundBy.TOPIC)
+    assert (
+        about_event(world.store.origin, an_event(owner=msgspec.to_builtins(forged)), now_ms())["owner"]["links"] == []
+    )

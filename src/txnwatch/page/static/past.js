@@ -4,6 +4,9 @@ import { clock, count, duration, ofClient, ofIncident, plural, unit } from "./dr
 import { BASE } from "./live.js";
 
 const foreign = (text) => html`<bdi>${text}</bdi>`;
+/** Links of the operator's own table, which has only these schemes; they are checked again. */
+export const reach = (links) => links.map(([text, address]) => (/^(https?:\/\/|tel:\+?\d+$)/.test(address ?? "") ? html` <a class="keep" href=${address} rel="noreferrer">${text}</a>` : nothing));
+
 const TONES = ["var(--info)", "var(--warning)", "var(--critical)"];
 const WORDS = ["early warnings", "warnings", "critical"];
 const HOURS = 6;
@@ -36,9 +39,9 @@ const ends = (row) => row.ends.map(([how, many], i) => html`${i ? ", " : ""}<spa
 
 function facet({ by, rows, more }, days) {
   const id = `h-by-${by}`;
-  return html`<section class="card"><header><h2 id=${id}>${TITLES[by]}</h2><span class="muted small">${more ? html`and ${count(more)} more: ` : nothing}<a href=${`${BASE}/api/v1/history.csv?days=${days}&by=${by}`} download>CSV</a></span></header>
+  return html`<section class="card past"><header><h2 id=${id}>${TITLES[by]}</h2><span class="muted small">${more ? html`and ${count(more)} more: ` : nothing}<a href=${`${BASE}/api/v1/history.csv?days=${days}&by=${by}`} download>CSV</a></span></header>
     <div class="body scroll" tabindex="0" role="group" aria-labelledby=${id}><table><thead><tr><th scope="col">${by.replace("_", " ")}</th><th scope="col" class="number">incidents</th><th scope="col" class="number">median</th><th scope="col" class="number">longest</th><th scope="col" class="number">in all</th><th scope="col">how they ended</th></tr></thead>
-    <tbody>${rows.map((row) => html`<tr><td>${foreign(row.name)}</td><td class="number">${count(row.incidents)}${row.opened_before && by !== "day" ? html`<div class="muted small">${count(row.opened_before)} opened before</div>` : nothing}</td><td class="number">${duration(row.median_ms)}</td><td class="number">${duration(row.longest_ms)}</td><td class="number">${duration(row.total_ms)}</td><td>${ends(row)}</td></tr>`)}</tbody></table></div></section>`;
+    <tbody>${rows.map((row) => html`<tr><td class="name">${foreign(row.name)}</td><td class="number">${count(row.incidents)}${row.opened_before && by !== "day" ? html`<div class="muted small">${count(row.opened_before)} opened before</div>` : nothing}</td><td class="number">${duration(row.median_ms)}</td><td class="number">${duration(row.longest_ms)}</td><td class="number">${duration(row.total_ms)}</td><td>${ends(row)}</td></tr>`)}</tbody></table></div></section>`;
 }
 
 const SPANS = [[1, "a day"], [3, "3 days"], [7, "a week"], [31, "31 days"]];
@@ -48,14 +51,14 @@ export function week(found, page) {
   if (found.state !== "read") return elsewhere(found, page);
   const { days } = found;
   const at = (ms) => html`<time datetime=${new Date(ms).toISOString()}>${clock(ms, page.now)}</time>`;
-  return html`<section class="card"><header><h1 class="big" id="h-history">History</h1><nav class="small" aria-label="How long">${SPANS.map(([one, text]) => html`<a href=${`${BASE}/history${one === 7 ? "" : `?days=${one}`}`} aria-current=${one === days ? "true" : nothing}>${text}</a> `)}</nav></header>
+  return html`<section class="card"><header><h1 class="big" id="h-history">History</h1><nav class="small pages" aria-label="How long">${SPANS.map(([one, text]) => html`<a href=${`${BASE}/history${one === 7 ? "" : `?days=${one}`}`} aria-current=${one === days ? "true" : nothing}>${text}</a>`)}</nav></header>
       <div class="body"><p><b>${found.headline}</b></p>${found.remarks.map((one) => html`<p>${one}</p>`)}
       <p class="muted">From the events topic ${foreign(found.topic)}${found.is_signed ? ", from records with a valid signature" : ", which others may be able to write"}. Each incident counts once. A duration is a lower bound. Nothing here is evidence: look again before you act. The topic keeps what has ended for a limited time, a week by default.</p>
       <p><a href=${`${BASE}/api/v1/history.md?days=${days}`}>Markdown for a ticket</a> · <a href=${`${BASE}/api/v1/history.csv?days=${days}`} download>CSV of all incidents</a></p></div></section>
-    ${found.incidents.length ? found.facets.map((one) => facet(one, days)) : nothing}
-    ${found.incidents.length ? html`<section class="card"><header><h2 id="h-past">The incidents, the last one first</h2>${found.more ? html`<span class="muted small">and ${count(found.more)} more</span>` : nothing}</header>
+    ${found.incidents.length ? html`<div class="facets">${found.facets.map((one) => facet(one, days))}</div>` : nothing}
+    ${found.incidents.length ? html`<section class="card past"><header><h2 id="h-past">The incidents, the last one first</h2>${found.more ? html`<span class="muted small">and ${count(found.more)} more</span>` : nothing}</header>
       <div class="body scroll" tabindex="0" role="group" aria-labelledby="h-past"><table><thead><tr><th scope="col">opened</th><th scope="col">verdict</th><th scope="col">partition</th><th scope="col">behind</th><th scope="col">owner</th><th scope="col" class="number">open for at least</th><th scope="col">how it ended</th></tr></thead>
-      <tbody>${found.incidents.map((row) => html`<tr><td>${at(row.since_ms)}${row.opened_before ? html`<div class="muted small">opened before</div>` : nothing}</td><td><a href=${ofIncident(row.id)}>${row.tag}</a></td><td>${row.places.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.more_places ? ` and ${count(row.more_places)} more` : ""}</td><td class="mono"><a href=${ofClient(row)}>${foreign(row.holder)}</a></td><td>${foreign(row.owner)}</td><td class="number">${duration((row.ended_ms ?? found.to_ms) - row.since_ms)}</td><td>${row.ended_ms === null ? html`<b>still open</b>` : row.how}</td></tr>`)}</tbody></table></div></section>` : nothing}`;
+      <tbody>${found.incidents.map((row) => html`<tr><td>${at(row.since_ms)}${row.opened_before ? html`<div class="muted small">opened before</div>` : nothing}</td><td><a href=${ofIncident(row.id)}>${row.tag}</a></td><td>${row.places.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.more_places ? ` and ${count(row.more_places)} more` : ""}</td><td class="mono name"><a href=${ofClient(row)}>${foreign(row.holder)}</a></td><td>${foreign(row.owner)}${reach(row.links)}</td><td class="number">${duration((row.ended_ms ?? found.to_ms) - row.since_ms)}</td><td>${row.ended_ms === null ? html`<b>still open</b>` : row.how}</td></tr>`)}</tbody></table></div></section>` : nothing}`;
 }
 
 function elsewhere(found, page) {

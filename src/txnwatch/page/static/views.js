@@ -3,7 +3,7 @@ import { html, nothing } from "./lit-html.js";
 import { BASE } from "./live.js";
 import { FORMS, axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
 import { clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./draw.js";
-import { strip } from "./past.js";
+import { reach, strip } from "./past.js";
 
 const RUNBOOK = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md";
 const AHEAD = "Look again before you act.";
@@ -15,8 +15,8 @@ export const command = (line, page) => line && html`<div class="command"><code>$
 /** What to do, in steps; the server says it. */
 const steps = (row, page) => (page.isStale ? [{ text: AHEAD, command: row.look }] : row.steps).map((one) => html`<div class="step"><b>${foreign(one.text)}</b>${command(one.command, page)}</div>`);
 
-/** Whom to call. The address is from the operator's own table, which has only http and https; it is checked again. */
-const whom = (owner) => html`<b>${foreign(owner.name)}</b>${owner.contact ? html` ${foreign(owner.contact)}` : nothing}${/^https?:\/\//.test(owner.url ?? "") ? html` <a href=${owner.url} rel="noreferrer">about the team</a>` : nothing}`;
+/** Whom to call. */
+const whom = (owner) => html`<b>${foreign(owner.name)}</b>${owner.contact ? html` ${foreign(owner.contact)}` : nothing}${reach(owner.links)}${reach([["about the team", owner.url]])}`;
 const parts = (found, now) => found.map((part, i) => {
   if (typeof part === "number") return html`<bdi class="keep">${duration(now - part)}</bdi>`;
   return i === 0 ? html`<b><bdi>${part}</bdi></b>` : html`<bdi>${part}</bdi>`;
@@ -105,7 +105,7 @@ function hiddenOf(row, page) {
   return html`<div class="big">${least(row.hidden, row.hidden_is_least)}</div>${row.hidden_at_ms === null ? growing(row.id, row.hidden, page) : html`<div class="muted small">at ${time(row.hidden_at_ms, page)}</div>`}`;
 }
 
-const ownerOf = (row) => row.owner ? html`<b>${foreign(row.owner.name)}</b><div class="small">${row.owner.contact ? foreign(row.owner.contact) : nothing}${/^https?:\/\//.test(row.owner.url ?? "") ? html` <a href=${row.owner.url} rel="noreferrer">team</a>` : nothing}</div>` : html`<span class="muted small">no owner is known</span>`;
+const ownerOf = (row) => row.owner ? html`<b>${foreign(row.owner.name)}</b><div class="small">${row.owner.contact ? foreign(row.owner.contact) : nothing}${reach([...row.owner.links, ["team", row.owner.url]])}</div>` : html`<span class="muted small">no owner is known</span>`;
 
 /** What a fold holds, and the worst of it; the row is about that one. */
 const foldHead = ({ fold, ...row }) => html`<a href=${BASE + fold.list}>${foreign(fold.topic ?? (fold.prefix ? `${fold.prefix}…` : "several"))}</a>: ${plural(fold.partitions, "partition")} <span class="muted">behind</span> ${plural(fold.producers, "producer")}`;
