@@ -31,7 +31,7 @@ from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
 from txnwatch.state.model.verdicts import VERDICTS, Severity, Verdict
-from txnwatch.state.telling.folding import cause_of, harm
+from txnwatch.state.telling.folding import harm, id_prefix
 from txnwatch.state.text import GIVEN_NAME
 
 ALERTS_PATH: Final = "/api/v2/alerts"
@@ -219,11 +219,11 @@ def _end(event: IncidentEvent, target: AlertmanagerTarget, now_ms: TimestampMs) 
 
 
 def _labels(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
-    cause = cause_of(event)
     if event.topic is not None:
         place = {"topic": without_markup(event.topic), "partition": str(event.partition)}
-    else:
-        place = {"id_prefix": harmless(cause.id_prefix, LONGEST_PREFIX)} if cause.id_prefix else {}
+    else:  # by the id alone: the application's name may change when participants become known, and a label must not
+        prefix = id_prefix(event.transactional_id or "")
+        place = {"id_prefix": harmless(prefix, LONGEST_PREFIX)} if prefix else {}
     return {
         **target.labels,
         "alertname": ALERT_NAMES[event.verdict],

@@ -16,7 +16,7 @@ from txnwatch.push.message import harmless, message_of, page_of, words_of
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.values import NO_TIME, DurationMs, TimestampMs
-from txnwatch.state.telling.folding import Cause, by_cause
+from txnwatch.state.telling.folding import FoldedIncidents, fold, harm
 from txnwatch.state.telling.statements import how_it_ended
 
 MINUTE_MS: Final = DurationMs(60_000)
@@ -71,18 +71,16 @@ def text_of(events: Sequence[IncidentEvent], external_url: str | None, before: I
 def digest_of(events: Iterable[IncidentEvent], external_url: str | None) -> str:
     """The incidents by their causes, and the worst open one whole."""
     incidents = list(latest(events).values())
-    causes = by_cause(incidents)
-    worst = next(iter(causes.values()))[0]
-    named = list(causes.items())[:MOST_CAUSES]
-    left = len(causes) - len(named)
-    head = f"{_count(len(incidents), 'incident')} of {_count(len(causes), 'cause')}: {_counts(incidents)}"
+    folds = fold(sorted(incidents, key=harm))
+    left = len(folds) - MOST_CAUSES
+    head = f"{_count(len(incidents), 'incident')} of {_count(len(folds), 'cause')}: {_counts(incidents)}"
     lines = [
-        f"[DIGEST] {_clusters(causes)}: {head}",
-        *(f"{_counts(alike)}: {_cause(cause, alike[0])}" for cause, alike in named),
+        f"[DIGEST] {_clusters(folds)}: {head}",
+        *(f"{_counts(alike.incidents)}: {_cause(alike)}" for alike in folds[:MOST_CAUSES]),
         *([f"{_count(left, 'more cause')}."] if left > 0 else []),
         *([f"Page: {page_of(external_url)}"] if external_url is not None else []),
     ]
-    return "\n".join([*lines, *_worst(worst, external_url, sum(map(len, lines)) + len(lines))])
+    return "\n".join([*lines, *_worst(folds[0].incidents[0], external_url, sum(map(len, lines)) + len(lines))])
 
 
 def _worst(event: IncidentEvent, external_url: str | None, length: int) -> list[str]:
@@ -94,8 +92,8 @@ def _worst(event: IncidentEvent, external_url: str | None, length: int) -> list[
     return [whole if length + len(whole) <= LONGEST_DIGEST else f"The worst one: {message.summary}"]
 
 
-def _clusters(causes: Iterable[Cause]) -> str:
-    names = dict.fromkeys(harmless(cause.cluster, _LONGEST_PLACE) for cause in causes)
+def _clusters(folds: Iterable[FoldedIncidents]) -> str:
+    names = dict.fromkeys(harmless(alike.cause.cluster, _LONGEST_PLACE) for alike in folds)
     return ", ".join(names)
 
 
@@ -114,14 +112,15 @@ def _counts(incidents: Sequence[IncidentEvent]) -> str:
     return ", ".join(parts)
 
 
-def _cause(cause: Cause, first: IncidentEvent) -> str:
+def _cause(alike: FoldedIncidents) -> str:
+    cause, first = alike.cause, alike.incidents[0]
     reason = f" ({cause.reason})" if cause.reason is not None else ""
     if cause.topic is not None:
         place = f"on topic {harmless(cause.topic, _LONGEST_PLACE)}"
-    elif cause.id_prefix:
-        place = f"of ids that begin with {harmless(cause.id_prefix, _LONGEST_PLACE)}"
+    elif cause.prefix is not None:
+        place = f"of ids that begin with {harmless(cause.prefix, _LONGEST_PLACE)}"
     else:
-        place = "without a known id"
-    is_owned = first.owner is not None and cause.team != WITHOUT_OWNER
+        place = "of no known application"
+    is_owned = first.owner is not None and cause.owner != WITHOUT_OWNER
     owner = harmless(first.owner.whom_to_call) if first.owner is not None and is_owned else "not known"
     return f"{words_of(first)}{reason} {place}, owner: {owner}"

@@ -104,7 +104,7 @@ def test_what_began_and_ended_meanwhile_is_over() -> None:
 
 
 def test_a_digest_of_many_causes_is_short() -> None:
-    events = [an_event(f"{number}", topic=f"topic{number}") for number in range(500)]
+    events = [an_event(f"{number}", topic=f"topic{number}", transactional_id=None) for number in range(500)]
     text = digest_of(events, None)
     assert f"\n{500 - MOST_CAUSES} more causes.\n" in text
     assert len(text) < 4_000
@@ -112,11 +112,13 @@ def test_a_digest_of_many_causes_is_short() -> None:
 
 def test_a_digest_with_the_longest_names_is_not_split() -> None:
     names = {
-        "transactional_id": "*" * 32_767,
         "suggested_command": "c" * 1_000,
         "owner": {**OWNER_VALUE, "name": "n" * 200},
     }
-    events = [an_event(f"{number}", topic=f"{number}{'t' * 247}", **names) for number in range(20)]
+    events = [
+        an_event(letter, topic=letter + "t" * 247, transactional_id="*" * 32_766 + letter, **names)
+        for letter in "abcdefghijklmnopqrst"
+    ]
     text = digest_of(events, PAGE)
     assert len(text) <= 4_000
     assert "\nThe worst one: cluster: " in text
