@@ -21,8 +21,6 @@ from bench.operators import Measured, measure
 from bench.results import Point, Row
 from support.spark_cluster import SECRET, SparkCluster
 from support.synthetic_source import a_session
-from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.job.operator import BucketProcessor
 
 CHANGING = (500, 5_000, 50_000)
 HOST = "127.0.0.1"
@@ -78,7 +76,7 @@ def main(setup: Setup, directory: Path, master: str) -> None:
 
     def measured(changing: int) -> Measured:
         # The executors of a cluster are descendants of the parent of this process.
-        return measure(session, directory, _processor(), changing, tasks=setup.tasks, root=os.getppid())
+        return measure(session, directory, changing, tasks=setup.tasks, root=os.getppid())
 
     measured(CHANGING[0])  # so that the JVMs are warm
     found = [measured(changing) for changing in CHANGING]
@@ -93,10 +91,6 @@ def session_on(master: str, directory: Path, state_partitions: int) -> Any:
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*(f"--conf {one}" for one in conf), "pyspark-shell"])
     directory.mkdir(parents=True)
     return a_session(directory, master, state_partitions=state_partitions)
-
-
-def _processor() -> BucketProcessor:
-    return BucketProcessor(DetectionPolicy())
 
 
 if __name__ == "__main__":

@@ -206,12 +206,7 @@ def run_query(plan: Plan) -> dict[int, list[str]]:
         found[batch_id + 1] = _texts(last, frame.mapInArrow(behind, OUTPUT_DDL).collect())
 
     source = session.readStream.format(FORMAT).option("changing", str(CHANGING)).option("only_first", "false")
-    facts = (
-        source.option("tasks", "2")
-        .options(**{name: str(value) for name, value in SHAPE._asdict().items()})
-        .option("packed", "true")
-        .load()
-    )
+    facts = source.option("tasks", "2").options(**{name: str(value) for name, value in SHAPE._asdict().items()}).load()
     query = (
         facts.groupBy("bucket")
         .transformWithState(FailingProcessor(plan), outputStructType=OUTPUT_DDL, outputMode="Update", timeMode="None")

@@ -11,20 +11,16 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from txnwatch.spark_start import SparkStart
 from txnwatch.state.model.facts import Barrier, Fact, ProducerSeen, TransactionSeen
-from txnwatch.state.model.serializer import PartSerializer
 from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.job.spark_conf import SessionSettings
 from txnwatch.streaming.source.datasource import PACKED_DDL
-from txnwatch.streaming.source.rows import bucket_of, packed_batch
+from txnwatch.streaming.source.rows import packed_batch
 
 FORMAT = "synthetic-facts"
 TIMEOUT_MS = 900_000
 BUCKETS = 16
 TRIGGER_MS = 500
-ROWS = pa.schema([("bucket", pa.int32()), ("producer_id", pa.int64()), ("fact", pa.binary())])
-ROWS_DDL = "bucket INT, producer_id BIGINT, fact BINARY"
-FACT = PartSerializer[Fact](Fact)
 
 
 class Shape(NamedTuple):
@@ -46,7 +42,6 @@ class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
         self._changing, self._tasks = int(options["changing"]), int(options["tasks"])
         self._shape = Shape(*(int(options.get(name, usual)) for name, usual in Shape._field_defaults.items()))
         self._only_first = options["only_first"] == "true"
-        self._is_packed = "packed" in options
 
     def initialOffset(self) -> dict[str, int]:
         return {"batch": 0}
@@ -63,18 +58,18 @@ class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
         number, task = partition.value
         changing = self._changing if number == 1 or not self._only_first else 0
         facts = facts_of(number, changing, self._shape, task, self._tasks)
-        yield packed_batch(facts, BUCKETS) if self._is_packed else _a_row_each(facts)
+        yield packed_batch(facts, BUCKETS)
 
 
 class SyntheticSource(DataSource):  # type: ignore[misc]
-    """Options: `changing` producers, `tasks`, `packed`, `only_first` batch, and those of `Shape`."""
+    """Options: `changing` producers, `tasks`, `only_first` batch, and those of `Shape`."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> str:
-        return PACKED_DDL if "packed" in self.options else ROWS_DDL
+        return PACKED_DDL
 
     def streamReader(self, schema: object) -> SyntheticReader:
         del schema
@@ -103,15 +98,6 @@ def _facts_of_one(number: int, producer_id: int) -> tuple[Fact, Fact]:
         partition, "id", producer_id, start, start + 1000, start, 0, marker, marker, start + 9, 0, 0, start + 9, 0, 0
     )
     return TransactionSeen(producer_id, view), seen
-
-
-def _a_row_each(facts: list[Fact]) -> pa.RecordBatch:
-    rows = [
-        {"bucket": bucket_of(fact.producer_id, BUCKETS), "producer_id": fact.producer_id, "fact": FACT.encode(fact)}
-        for fact in facts
-        if isinstance(fact, ProducerSeen | TransactionSeen)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=ROWS)
 
 
 def a_session(directory: Path, master: str, *, state_partitions: int) -> Any:

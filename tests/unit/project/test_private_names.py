@@ -32,7 +32,6 @@ ALLOWED: dict[str, list[str]] = {
     ],
     "property/test_first_read_fold_properties.py": ["_live", "_note", "_views"],
     "support/live_script.py": ["_sequences"],
-    "support/regex_steps.py": ["_constants", "_parser"],
     "unit/metrics/test_collector.py": ["_acted"],
     "unit/state/incidents/test_ledger_resolved_long_ago.py": ["_on_topic"],
     "unit/state/detection/test_look_times.py": ["_heap"],

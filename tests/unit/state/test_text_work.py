@@ -1,14 +1,12 @@
-"""What foreign text costs: it is cut before it is searched, and a pattern needs steps in proportion to its length."""
+"""What foreign text costs: it is cut before it is searched, and a pattern needs time in proportion to its length."""
 
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from support.regex_steps import CountingPattern
 from txnwatch import http_client
 from txnwatch.push import alertmanager, push_file, sender, targets, webhook
 from txnwatch.state import text as shown
@@ -25,40 +23,32 @@ HOSTILE = (
     *("a,", "a://b@", ",a", "a:1,", "\\", "'", '"', "=", "==", " ", ".", "ba", "://", "a.b:1", "[", "@", "?a@"),
     *("_", "_a", "a_", "*", ".a", "。", ":", "www."),
 )
-SIZE = 120
+SIZE = 16_000  # a pattern that gives characters back needs its square: 0.2 s or more; the others need 4 ms at most
+MOST_S = 0.05
 
 
-def steps(pattern: re.Pattern[str], text: str) -> int:
-    counting = CountingPattern(pattern)
-    counting.spans(text)
-    return counting.steps
+def is_slow(pattern: re.Pattern[str], text: str) -> bool:
+    """By CPU time; what else the machine does can make one measurement long, but not all of them."""
+
+    def cpu_s() -> float:
+        begun = time.process_time()
+        pattern.sub("", text)
+        return time.process_time() - begun
+
+    return all(cpu_s() > MOST_S for _ in range(3))
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_a_pattern_needs_twice_the_steps_for_twice_the_text(name: str) -> None:
-    for part in HOSTILE:
-        for end in ("", "=", "@h", "a"):
-            once, twice = (part * (size // len(part)) + end for size in (SIZE, 2 * SIZE))
-            before = steps(PATTERNS[name], once)
-            assert steps(PATTERNS[name], twice) < 2.3 * before + 100, (part, end)
-            assert before < 100 * SIZE, (part, end)
+def test_a_pattern_needs_no_square_of_the_length_of_a_text(name: str) -> None:
+    texts = [part * (SIZE // len(part)) + end for part in HOSTILE for end in ("", "=", "@h", "a")]
+    assert [text[:20] for text in texts if is_slow(PATTERNS[name], text)] == []
 
 
 def test_a_pattern_that_gives_characters_back_is_found() -> None:
     backtracking = re.compile(rf"(?<![\w.-])[\w.-]*(?:{NAMES_TO_HIDE})[\w.-]*\s*=")
     anywhere = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]+")
-    for pattern, part in ((backtracking, "token"), (anywhere, "a")):
-        once, twice = (part * (size // len(part)) for size in (SIZE, 2 * SIZE))
-        assert steps(pattern, twice) > 3.5 * steps(pattern, once)
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-@settings(max_examples=60)
-@given(text=st.text(alphabet="ab1:/@=\"'\\ .,-_*tokenBasic", max_size=30))
-def test_the_steps_are_those_of_the_same_pattern(name: str, text: str) -> None:
-    pattern = PATTERNS[name]
-    found = [(start, end) for start, end in CountingPattern(pattern).spans(text) if start < end]
-    assert found == [one.span() for one in pattern.finditer(text) if one.group()]
+    assert is_slow(backtracking, "token" * (SIZE // 5))
+    assert is_slow(anywhere, "a" * SIZE)
 
 
 def test_what_is_searched_is_cut_first(monkeypatch: pytest.MonkeyPatch) -> None:
