@@ -50,7 +50,7 @@ _NOT_WORTH_NAMING = (1 << 31) - 1
 # Spark programs write the names of options in camel case; the source compares them in lower case.
 OPTIONS = (
     *("kafka.bootstrap.servers", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "episodes"),
-    *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxReadMsPerTrigger", "maxBytesPerSecond", "inputPartitions"),
+    *("maxOffsetsPerTrigger", "maxBytesPerSecond", "firstPattern", "maxReadMsPerTrigger", "inputPartitions"),
     *("buckets", "censusPattern", "censusIntervalMs", "healIntervalMs", "foreignPattern", "metadataRefreshMs"),
     *("listTimeoutMs", "readPatienceMs", "coordinatorView", "driverFile", "packed"),
 )

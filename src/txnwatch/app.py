@@ -40,6 +40,7 @@ from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.incidents.past_incidents import IncidentHistory
 from txnwatch.state.incidents.speaking import UNHEARD_MS
 from txnwatch.state.model.errors import QueryError, TxnwatchError
+from txnwatch.state.model.facts import DataRead
 from txnwatch.state.model.findings import BucketCount, Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.pauses import Every
@@ -186,8 +187,8 @@ class Watch:
             "coordinatorView": str(self.access),
             "startingOffsets": LATEST if self._source.is_rebuilt else settings.starting_offsets,
             "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
-            "maxBytesPerTrigger": str(settings.max_bytes_per_trigger),
-            **_if_set("maxBytesPerSecond", settings.max_bytes_per_second),
+            **_if_set("maxBytesPerSecond", settings.max_bytes_per_second or None),
+            **_if_set("firstPattern", settings.first_topics),
             "maxReadMsPerTrigger": str(settings.max_read_ms_per_trigger),
             **_if_set("inputPartitions", settings.input_partitions or self._cores),
             "driverFile": str(self.files.driver_file),
@@ -475,7 +476,8 @@ class SourceLink:
         """After a micro-batch: what to read again, and when the next barrier is due; the state has so many buckets."""
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         due = next_barrier_due(counts, buckets, ledger.due_ms)
-        self._file.write(requests_after(emitted, ledger.refuted), due)
+        read = (finding for finding in emitted if isinstance(finding, DataRead))
+        self._file.write(requests_after(emitted, ledger.refuted), due, read)
 
 
 # The certificate files of the connection to Kafka: whether they were renewed since the clients were made.

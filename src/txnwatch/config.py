@@ -252,12 +252,15 @@ class RunSettings(BaseModel):
     max_offsets_per_trigger: Positive = Field(
         20_000_000, description="maximum number of offsets that one micro-batch reads, all data partitions together"
     )
-    max_bytes_per_trigger: Positive = Field(
-        256 << 20, description="approximate number of bytes that one micro-batch reads, all data partitions together"
+    max_bytes_per_second: NotNegative = Field(
+        10_000_000,
+        description="maximum number of bytes of data fetched per second, beside the coordinators' log; partitions that "
+        "write more are not scanned, and looked at where their last stable offsets stand. 0: no limit",
     )
-    max_bytes_per_second: Positive | None = Field(
+    first_topics: Regex | None = Field(
         None,
-        description="maximum number of bytes of record batches fetched per second, of data and the coordinators' log",
+        description="regular expression; topics that match are scanned before all others, if the bytes per second "
+        "do not suffice for all",
     )
     max_read_ms_per_trigger: PositiveMs = Field(
         DurationMs(1_000),

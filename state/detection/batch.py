@@ -36,6 +36,7 @@ from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
     CensusTaken,
+    DataRead,
     Fact,
     LastStable,
     LogRead,
@@ -80,6 +81,7 @@ class Batch:
         self.described: list[OpenDescribed] = sorts[OpenDescribed]
         self.last_stable: list[LastStable] = sorts[LastStable]
         self.throttled: list[Throttled] = sorts[Throttled]
+        self.data_read: list[DataRead] = sorts[DataRead]
         self.gone: list[TransactionalIdGone] = sorts[TransactionalIdGone]
         self.for_one: tuple[ProducerSeen | TransactionSeen, ...] = (
             *sorted(sorts[ProducerSeen], key=lambda fact: (fact.partition, fact.range_start)),
@@ -272,6 +274,8 @@ def _events(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> I
         bracket = brackets.of(partition)
         if bracket is not None and bracket.is_scanned:
             yield partition, ReadEvent.DESCRIBED_AS_READ, FIRST_OFFSET
+    for partition in sorted(batch.barrier.looked_at):
+        yield partition, ReadEvent.LET_GO, FIRST_OFFSET
     yield from _noticed(batch, reports_partitions=reports_partitions)
     for partition in sorted(batch.barrier.first_readings):
         yield partition, ReadEvent.BEGINS, FIRST_OFFSET
@@ -351,6 +355,7 @@ class ReadBefore:
             *(partition for partition, reading in bucket.readings.items() if reading.is_unproven),
             *(at for at, rest in rests.items() if at not in back or back[at] > rest.from_offset),
             *(notice.partition for notice in batch.notices if notice.kind is not NoticeKind.LEFT),
+            *batch.barrier.begun,
         }
         self._whole_at = {
             partition: reading.whole_at
@@ -384,9 +389,10 @@ def note_whole(bucket: BucketState, batch: Batch) -> None:
             bucket.keep_reading(partition, replace(reading, whole_at=whole_at))
 
 
-def _without_barrier(batch: Batch) -> frozenset[TopicPartition]:
+def _without_barrier(batch: Batch) -> set[TopicPartition]:
     """Partitions whose reading begins in this batch, or does not continue where it ended."""
-    return batch.barrier.begun | {notice.partition for notice in batch.notices if notice.kind not in READ_LATER}
+    lost = {notice.partition for notice in batch.notices if notice.kind not in READ_LATER}
+    return lost.union(batch.barrier.begun)
 
 
 def _read_twice(bucket: BucketState, batch: Batch) -> Iterator[TopicPartition]:

@@ -44,7 +44,7 @@ from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerS
 from txnwatch.state.detection.open_transactions import UNOWNED, ends_to_emit, must_emit, oldest, reportable
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.reading import UNREAD, Lack, unread_in
-from txnwatch.state.detection.span import Step, described_open, doubted, not_described, not_there
+from txnwatch.state.detection.span import Step, after_change_of_scan, described_open, doubted, not_described, not_there
 from txnwatch.state.detection.view import forget_unseen
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen
@@ -143,18 +143,21 @@ def follow_readings(run: BucketBatch) -> None:
 
 
 def apply_to_awaited(run: BucketBatch) -> None:
-    """Applies elections and notices, which name no producer.
+    """Applies elections, notices, and changes of what is scanned, which name no producer.
 
     Assumes that a range that is given up counts as lost already, and that no other fact is applied: a truncated log
     begins again below what this batch has read of it.
     """
     barrier, loaded = run.batch.barrier, run.loaded
-    if not barrier.risen and not run.batch.for_awaited:
+    changed = [*barrier.begun, *barrier.looked_at]
+    if not barrier.risen and not run.batch.for_awaited and not changed:
         return
     for partition in sorted(barrier.risen):
         for producer_id in loaded.awaited.on([partition]):
             loaded.take(doubted(loaded.load(producer_id), partition))
     loaded.apply_to_concerned(run.batch.for_awaited, barrier.number)
+    for producer_id in loaded.awaited.on(changed):
+        loaded.take(after_change_of_scan(loaded.load(producer_id), barrier))
 
 
 def apply_to_one(run: BucketBatch) -> None:
@@ -321,6 +324,7 @@ def _about_partitions(bucket: BucketState, batch: Batch) -> Iterable[Finding]:
     yield from (CensusRequest(partition, CensusReason.FAILED) for partition in bucket.lacking(Lack.DESCRIPTION))
     yield from _taken(batch)
     yield from (RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
+    yield from batch.data_read
     yield _unproven(bucket, batch.barrier)
     yield from _outstanding(bucket)
 

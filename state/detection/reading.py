@@ -62,7 +62,7 @@ class ReadEvent(StrEnum):
     UNREADABLE = "a range cannot be read"
     LOST = "data: a range is lost, or the log is truncated"
     CUT = "log: a range is lost, or the log is truncated"
-    DELETED = "data: the partition is deleted"
+    LET_GO = "data: the partition is deleted, or no longer scanned"
     REPLACED = "log: the topic is deleted or re-created"
     READ_AGAIN = "the batch reads again from there, or from below"
     DESCRIBED_AS_READ = "a census describes it, and it is read as far as the census reaches"
@@ -161,14 +161,14 @@ READING_TRANSITIONS: dict[tuple[Lack, ReadEvent], Next] = {
     (Lack.NOTHING, ReadEvent.HIDDEN): Next(Lack.NAME),
     (Lack.NOTHING, ReadEvent.UNDESCRIBED): Next(Lack.DESCRIPTION),
     (Lack.REST, ReadEvent.READ_AGAIN): Next(Lack.NOTHING),
-    (Lack.REST, ReadEvent.DELETED): Next(Lack.NOTHING),
+    (Lack.REST, ReadEvent.LET_GO): Next(Lack.NOTHING),
     (Lack.RANGE, ReadEvent.READ_AGAIN): Next(Lack.RANGE_BEGUN),
-    (Lack.RANGE, ReadEvent.DELETED): Next(Lack.NOTHING),
+    (Lack.RANGE, ReadEvent.LET_GO): Next(Lack.NOTHING),
     (Lack.RANGE, ReadEvent.REPLACED): Next(Lack.NOTHING),
     (Lack.RANGE_BEGUN, ReadEvent.UNREADABLE): Next(Lack.RANGE),
     (Lack.RANGE_BEGUN, ReadEvent.REACHED): Next(Lack.NOTHING),
     (Lack.CENSUS, ReadEvent.DESCRIBED_AS_READ): Next(Lack.NOTHING),
-    (Lack.CENSUS, ReadEvent.DELETED): Next(Lack.NOTHING),
+    (Lack.CENSUS, ReadEvent.LET_GO): Next(Lack.NOTHING),
     (Lack.NEW_READING, ReadEvent.READ_AGAIN): Next(Lack.NEW_READING_BEGUN, ReadingEffect.NEW_NUMBER),
     (Lack.NEW_READING, ReadEvent.REPLACED): Next(Lack.NOTHING),
     (Lack.NEW_READING_BEGUN, ReadEvent.REACHED): Next(Lack.NOTHING, ReadingEffect.FORGET),
@@ -176,7 +176,7 @@ READING_TRANSITIONS: dict[tuple[Lack, ReadEvent], Next] = {
     (Lack.NAME, ReadEvent.LISTED): Next(Lack.NOTHING),
     (Lack.NAME, ReadEvent.UNANSWERED): Next(Lack.NOTHING),
     (Lack.DESCRIPTION, ReadEvent.DESCRIBED): Next(Lack.NOTHING),
-    (Lack.DESCRIPTION, ReadEvent.DELETED): Next(Lack.NOTHING),
+    (Lack.DESCRIPTION, ReadEvent.LET_GO): Next(Lack.NOTHING),
     (Lack.FIRST_READING, ReadEvent.REACHED): Next(Lack.NOTHING),
     (Lack.FIRST_READING, ReadEvent.REPLACED): Next(Lack.NOTHING),
 }
@@ -188,7 +188,7 @@ OF_DATA: dict[NoticeKind, ReadEvent] = {
     NoticeKind.GAP: ReadEvent.UNREADABLE,
     NoticeKind.LOST: ReadEvent.LOST,
     NoticeKind.TRUNCATED: ReadEvent.LOST,
-    NoticeKind.DELETED: ReadEvent.DELETED,
+    NoticeKind.DELETED: ReadEvent.LET_GO,
     NoticeKind.HIDDEN: ReadEvent.HIDDEN,
 }
 OF_LOG: dict[NoticeKind, ReadEvent] = {

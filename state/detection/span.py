@@ -12,6 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from txnwatch.state.model.facts import (
+    Barrier,
     CensusListing,
     Joined,
     NoticeKind,
@@ -44,6 +45,16 @@ class SpanEvent(StrEnum):
     RANGE_LOST = "a range of the log is lost"
     CENSUS_WITHOUT_IT = "a census proves that it has ended, and no marker was read"
     HELD_BETWEEN_BARRIERS = "a live transaction has held its partition between two barriers"
+    SCAN_ENDS = "its partition is no longer scanned"
+    SCAN_BEGINS = "the scan of its partition begins at its start or below"
+    SCAN_BEGINS_ABOVE = "the scan of its partition begins above its start"
+
+
+class Knower(StrEnum):
+    """What shows whether a span is open."""
+
+    CENSUS = "a census, because its partition is not scanned"
+    SCAN_AHEAD = "a census, until the scan has read its beginning"
 
 
 class Effect(NamedTuple):
@@ -53,6 +64,7 @@ class Effect(NamedTuple):
         end: how the span ends; None if it stays open.
         keeps_first_batch: only its first batch is still certain. No census has shown it or not shown it since.
         restarts_proof: all looks since its last proven beginning are void.
+        knower: what shows from now on whether it is open; None if that stays.
         why: text for the docs.
     """
 
@@ -60,6 +72,7 @@ class Effect(NamedTuple):
     why: str
     keeps_first_batch: bool = False
     restarts_proof: bool = False
+    knower: Knower | None = None
 
 
 EFFECTS: dict[SpanEvent, Effect] = {
@@ -90,6 +103,15 @@ EFFECTS: dict[SpanEvent, Effect] = {
         None,
         "the marker of that transaction may be above the end offset that the barrier has listed",
         restarts_proof=True,
+    ),
+    SpanEvent.SCAN_ENDS: Effect(
+        None, "its marker will not be read; a census shows whether it is open. Its looks count", knower=Knower.CENSUS
+    ),
+    SpanEvent.SCAN_BEGINS: Effect(
+        None, "the scan will read it; until then censuses show it, and its looks count", knower=Knower.SCAN_AHEAD
+    ),
+    SpanEvent.SCAN_BEGINS_ABOVE: Effect(
+        SpanEnd.CENSUS, "the last stable offset has passed it, so it has ended, and its marker is not read"
     ),
 }
 
@@ -124,6 +146,9 @@ def changed(span: Span, event: SpanEvent) -> Span:
     if effect.keeps_first_batch:
         start = span.start_offset
         span = replace(span, epoch=span.oldest_epoch, last_offset=start, census_absent_at=None, ended_at=None)
+    if effect.knower is not None:
+        is_ahead, seen_at = effect.knower is Knower.SCAN_AHEAD, NO_BARRIER if span.seen_at is None else span.seen_at
+        span = replace(span, by_census=True, is_ahead_of_scan=is_ahead, seen_at=seen_at, began_after=NO_BARRIER)
     return replace(span, uncovered_at=None, reseen_at=None) if effect.restarts_proof else span
 
 
@@ -189,6 +214,24 @@ def after_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
     if span is None or event is None:
         return Step(producer)
     return after_event(producer, notice.partition, span, event)
+
+
+def after_change_of_scan(producer: ProducerState, barrier: Barrier) -> Step:
+    """The producer after the scans of some partitions have begun or ended with this barrier.
+
+    A scan that begins again begins at the last stable offset: what is open below it is none. Its first range does not
+    follow what was known, so no marker in it is taken for the end of an older span.
+    """
+    emitted: tuple[Finding, ...] = ()
+    for partition, span in producer.spans.items():
+        event = SpanEvent.SCAN_ENDS if partition in barrier.looked_at else None
+        if partition in barrier.begun:
+            is_above = span.start_offset < barrier.begun[partition]
+            event = SpanEvent.SCAN_BEGINS_ABOVE if is_above else SpanEvent.SCAN_BEGINS
+        if event is not None:
+            step = after_event(producer, partition, span, event)
+            producer, emitted = step.producer, (*emitted, *step.emitted)
+    return Step(producer, emitted)
 
 
 def held_between_barriers(producer: ProducerState, held: Container[TopicPartition]) -> ProducerState:

@@ -304,6 +304,35 @@ class Throttled(Variant, frozen=True):
     throttled_ms: Mapping[str, DurationMs]
 
 
+class TopicVolume(NamedTuple):
+    """What one task has read of a topic.
+
+    Attributes:
+        offsets: how many offsets were walked.
+        bytes: of records, as the leaders have sent them.
+        has_transactions: whether there was transactional data or a marker in it.
+    """
+
+    offsets: int
+    bytes: int
+    has_transactions: bool
+
+    def plus(self, other: TopicVolume) -> TopicVolume:
+        """Both together."""
+        has_transactions = self.has_transactions or other.has_transactions
+        return TopicVolume(self.offsets + other.offsets, self.bytes + other.bytes, has_transactions)
+
+
+class DataRead(Variant, frozen=True):
+    """How much was read of the topics; for the budget of the scan only, no verdict uses it. It is a finding, too.
+
+    Attributes:
+        topics: what was read of each topic.
+    """
+
+    topics: Mapping[str, TopicVolume]
+
+
 class LastBatch(NamedTuple):
     """The batch with which what was read of a log ends; it shows whether another leader has the same log.
 
@@ -365,7 +394,9 @@ class Barrier(Variant, frozen=True):
         rechecked: partitions of the coordinators' log that may have another leader than before, with the batch before
             the range of this micro-batch, as the present leader has it; None if it has no batch that ends there.
         clock_set_by_ms: by how much our own clock was set since the last pair: forward, or back if it is negative.
-        begun: data partitions that this batch reads for the first time.
+        begun: data partitions whose scan begins with this batch, by its first offset: at the log start, or where the
+            last stable offset was, so that nothing below it is open.
+        looked_at: data partitions that are no longer scanned from this batch on: a census replaces their logs.
         first_readings: partitions of the coordinators' log that this batch reads for the first time, or whose leader
             has not answered yet.
         standing: partitions that are not read to their ends, and whose last stable offset stands; listed before T.
@@ -388,7 +419,8 @@ class Barrier(Variant, frozen=True):
     last_batches: dict[TopicPartition, LastBatch] = field(default_factory=dict)
     rechecked: dict[TopicPartition, LastBatch | None] = field(default_factory=dict)
     clock_set_by_ms: DurationMs = NO_TIME
-    begun: frozenset[TopicPartition] = frozenset()
+    begun: dict[TopicPartition, Offset] = field(default_factory=dict)
+    looked_at: frozenset[TopicPartition] = frozenset()
     first_readings: frozenset[TopicPartition] = frozenset()
     standing: Mapping[TopicPartition, StandsAt] = field(default_factory=dict)
 
@@ -402,6 +434,7 @@ Fact = (
     | OpenDescribed
     | LastStable
     | Throttled
+    | DataRead
     | LogRead
     | Barrier
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.completion_latency import Latencies
-from txnwatch.state.model.facts import Joined, PartitionNotice, TransactionEnd
+from txnwatch.state.model.facts import DataRead, Joined, PartitionNotice, TransactionEnd
 from txnwatch.state.model.transaction import CoordinatorView, LossProof, Marker, Span, TransactionView, Witness
 from txnwatch.state.model.values import (
     BarrierNumber,
@@ -353,6 +353,7 @@ Finding = (
     | CensusResult
     | Unproven
     | RequestsThrottled
+    | DataRead
     | ViewHealed
     | BucketCount
     | OpenTransactions

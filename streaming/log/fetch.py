@@ -121,6 +121,12 @@ class Budget:
     max_bytes: int = NO_LIMIT
     until_s: float = float("inf")
 
+    @property
+    def left(self) -> int:
+        """How many bytes the reads that go on may still receive."""
+        is_over = not any(read.needs_fetch for read in self.reads)
+        return 0 if is_over else max(0, self.max_bytes - sum(read.size for read in self.reads))
+
     def stop_spent(self, now_s: float) -> None:
         """Stops reads that have an answer, once a limit is reached.
 
@@ -169,11 +175,6 @@ class RangePatience:
         self._places = {id(read): read.place for read in reads}
         self._failures: Counter[int] = Counter()
 
-    def extend(self, seconds: float) -> None:
-        """Extends every patience by a time in which we chose to ask for nothing."""
-        for read in self._since:
-            self._since[read] += seconds
-
     def take(self, cluster: Cluster, asked: Sequence[RangeReading[Fold]], done: FetchRound) -> None:
         """Evaluates a round; a range whose patience has ended becomes a gap from its position on."""
         now = time.monotonic()
@@ -193,42 +194,6 @@ class RangePatience:
                 read.gap(done.problems.get(read.partition, "the leader sent nothing"))
 
 
-# A limit on bytes per second: a task that has received bytes rests for as long as the limit allows for them.
-#
-# An allowance that is not used is not saved. So the limit holds over any time that is long compared with one answer,
-# whatever the order of batches and workers: a task that has received its part ends no sooner than the limit allows.
-
-_WANTED_S = 0.25  # one round of answers may use the limit of this many seconds
-NO_REST = 0.0
-
-
-class ReadRate:
-    """How much one task may receive per second."""
-
-    def __init__(self, bytes_per_s: float) -> None:
-        self._bytes_per_s = bytes_per_s
-        self._until = 0.0
-
-    def at_a_time(self, leaders: int) -> int:
-        """How many bytes to ask each of `leaders` leaders for in one round.
-
-        A broker sends the first batch of an answer whole, however large it is.
-        """
-        return max(LEAST, int(self._bytes_per_s * _WANTED_S) // max(1, leaders))
-
-    def received(self, count: int) -> None:
-        """Counts bytes of records that have arrived since the last rest."""
-        self._until = max(self._until, time.monotonic()) + count / self._bytes_per_s
-
-    def rest(self, until: float = float("inf")) -> float:
-        """Sleeps until more may be asked for, or until a time on the monotonic clock; returns how long it slept."""
-        left_s = min(self._until, until) - time.monotonic()
-        if left_s <= 0:
-            return NO_REST
-        time.sleep(left_s)
-        return left_s
-
-
 # Reads the ranges: rounds of requests to the leaders, until each range is read, is left, or has a gap.
 
 RETRY_PAUSE_S = 0.1
@@ -243,14 +208,12 @@ def read_ranges(
     patience_s: float,
     budgets: Sequence[Budget] = (),
     until: float = NEVER,
-    rate: ReadRate | None = None,
 ) -> None:
     """Reads every range as far as the cluster and the `budgets` allow, the smallest first.
 
     `patience_s` is how long a range waits while its leader sends nothing; then the rest of it is a gap. The rest is
     also a gap when the cluster's own budget ends. At `until` (on the monotonic clock) the read stops: the rest of a
-    range still needs to be fetched, and is no gap. With a `rate`, this returns no sooner than the rate allows for the
-    received bytes.
+    range still needs to be fetched, and is no gap.
     """
     reads = sorted(ranges, key=lambda read: read.end - read.start)  # a leader fills its answer in request order
     patience = RangePatience(reads, patience_s)
@@ -261,14 +224,10 @@ def read_ranges(
             return
         ready = _not_throttled(cluster, pending, _next_end(until, cluster.until, *(one.until_s for one in budgets)))
         asked = _one_of_each_partition(ready)
-        received = sum(read.size for read in asked)
-        done = _one_round(cluster, asked, rate)
+        done = _one_round(cluster, asked, max((budget.left for budget in budgets), default=MAX_BYTES))
         patience.take(cluster, asked, done)
         if done.problems:
             _look_around(cluster, [read for read in asked if read.partition in done.problems])
-        if rate is not None:
-            rate.received(sum(read.size for read in asked) - received)
-            patience.extend(rate.rest())
         for budget in budgets:
             budget.stop_spent(time.monotonic())
 
@@ -325,8 +284,8 @@ def _look_around(cluster: Cluster, reads: Sequence[RangeReading[Fold]]) -> None:
             read.gone()
 
 
-def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], rate: ReadRate | None) -> FetchRound:
-    """Sends one Fetch to every leader concerned, and walks the answers."""
+def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], left: int) -> FetchRound:
+    """Sends one Fetch to every leader concerned, for `left` bytes together, and walks the answers."""
     done = FetchRound()
     for read in asked:
         info = cluster.known.info(read.partition)
@@ -344,7 +303,7 @@ def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], rate: Read
         answer = _receive(connection, timeout_s, until, max_bytes, skips_records=skips_records)
         return _take(reads, answer, refused)
 
-    max_bytes = rate.at_a_time(len(done.by_leader)) if rate is not None else MAX_BYTES
+    max_bytes = max(LEAST, min(MAX_BYTES, left // max(1, len(done.by_leader))))
     requests = {leader: _fetch_request(cluster, reads, max_bytes) for leader, reads in done.by_leader.items()}
     for leader, answer in cluster.ask(requests, cluster.timeout_s, receive).items():
         if isinstance(answer, BrokerError):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -27,7 +28,7 @@ from txnwatch.state.model.values import Offset, Problem, TimestampMs, TopicParti
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
 from txnwatch.streaming.client.metadata import Metadata
-from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
+from txnwatch.streaming.source.offsets import LookedAt, NotBegun, Position, SourceOffset, is_begun
 from txnwatch.streaming.source.options import SourceOptions
 
 
@@ -92,8 +93,8 @@ class SnapshotSchedule:
     Attributes:
         heal_due_s, round_due_s, behind_due_s: when all scanned partitions, all census-only partitions, and those that
             are behind are due, by the monotonic clock.
-        watched: the census-only partitions, with their topic ids.
-        absences: how often in a row a topic of `watched` was missing from the metadata.
+        watched: the census-only partitions, and those beyond the budget, with their topic ids.
+        absences: how often in a row the topic of a census-only partition was missing from the metadata.
         missing: the partitions of `watched` whose topic is missing from the metadata.
     """
 
@@ -103,16 +104,17 @@ class SnapshotSchedule:
     behind_due_s: float = 0.0
     watched: dict[TopicPartition, str] = field(default_factory=dict)
     absences: Counter[str] = field(default_factory=Counter)
-    missing: frozenset[TopicPartition] = frozenset()
+    missing: AbstractSet[TopicPartition] = frozenset()
     _metadata: Metadata | None = None
+    _counted: dict[TopicPartition, str] = field(default_factory=dict)
+    _looked: dict[TopicPartition, LookedAt] = field(default_factory=dict)
 
     def next_census(
-        self, known: Metadata, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
+        self, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
     ) -> Census | None:
         """The census to take while the batch from `previous` to `following` is read; None if none is due."""
         now_s = time.monotonic()
-        self.look_at(known)
-        is_round = self.options.census_pattern is not None and now_s >= self.round_due_s
+        is_round = (self.options.census_pattern is not None or bool(self.watched)) and now_s >= self.round_due_s
         if is_round:
             self.round_due_s = now_s + self.options.census_interval_s
         is_healing = now_s >= self.heal_due_s
@@ -134,7 +136,8 @@ class SnapshotSchedule:
                 below = None if is_behind else position.offset
                 standing = following.standing.get(partition) if is_behind else None
                 asked[partition] = Asked(position.topic_id, below, is_first, is_behind, standing)
-        return Census(asked, following.coordinator_listed_ms, self.missing, is_round) if asked or is_round else None
+        missing = frozenset(self.missing)
+        return Census(asked, following.coordinator_listed_ms, missing, is_round) if asked or is_round else None
 
     @property
     def has_absences(self) -> bool:
@@ -152,11 +155,19 @@ class SnapshotSchedule:
         self.behind_due_s = now_s + self.options.census_interval_s
         return behind
 
-    def look_at(self, known: Metadata) -> None:
-        """Applies new metadata. Brokers learn of changes at different times, so one absence does not mean deleted."""
-        if known is self._metadata:
+    def look_at(self, known: Metadata, looked: Mapping[TopicPartition, LookedAt]) -> None:
+        """Applies the metadata, and the partitions that are beyond the budget: they are watched in the same way."""
+        if known is self._metadata and looked == self._looked:
             return
-        self._metadata = known
+        if known is not self._metadata:
+            self._take_metadata(known)
+        self._metadata, self._looked = known, dict(looked)
+        self.watched = {**self._counted, **{at: one.topic_id for at, one in looked.items()}}
+        absent = {at for at in looked if at.partition not in _shown_partitions(known, at.topic)}
+        self.missing = absent.union(partition for partition in self._counted if self.absences[partition.topic])
+
+    def _take_metadata(self, known: Metadata) -> None:
+        """The census-only partitions. Brokers learn of changes at different times, so one absence means nothing."""
         present = {
             TopicPartition(topic.name, number): topic.topic_id
             for topic in known.topics.values()
@@ -165,18 +176,23 @@ class SnapshotSchedule:
         }
         names = {partition.topic for partition in present}
         hidden = {topic.name for topic in known.topics.values() if topic.is_hidden}
-        for name in {partition.topic for partition in self.watched} | names:
+        for name in {partition.topic for partition in self._counted} | names:
             self.absences[name] = 0 if name in names else 1 if name in hidden else self.absences[name] + 1
         kept = {
             partition: topic_id
-            for partition, topic_id in self.watched.items()
+            for partition, topic_id in self._counted.items()
             if 0 < self.absences[partition.topic] < ABSENCES_OF_A_DELETED_TOPIC
         }
-        if self.watched.keys() - {*kept, *present}:
+        if self._counted.keys() - {*kept, *present}:
             self.round_due_s = 0.0  # only a round shows that a partition is gone
-        self.watched = {**kept, **present}
-        self.absences = Counter({name: self.absences[name] for name in {partition.topic for partition in self.watched}})
-        self.missing = frozenset(partition for partition in self.watched if self.absences[partition.topic])
+        self._counted = {**kept, **present}
+        topics = {partition.topic for partition in self._counted}
+        self.absences = Counter({name: self.absences[name] for name in topics})
+
+
+def _shown_partitions(known: Metadata, name: str) -> Collection[int]:
+    topic = known.topics.get(name)
+    return topic.partitions if topic is not None else ()
 
 
 def behind_at(following: SourceOffset) -> dict[TopicPartition, Position]:

@@ -12,12 +12,14 @@ outdated file delays a re-read by one round, and causes one more barrier, but lo
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
+from txnwatch.state.model.facts import DataRead, TopicVolume
 from txnwatch.state.model.findings import BucketCount, CensusReason
 from txnwatch.state.model.values import BarrierNumber, Offset, TimestampMs, TopicPartition
 from txnwatch.streaming.source.planner import RereadRequest
@@ -45,6 +47,7 @@ def next_barrier_due(counts: Sequence[BucketCount], buckets: int, ledger_ms: Tim
 class _FileContent(msgspec.Struct):
     requests: list[tuple[str, Offset | None, str]]
     next_due: tuple[BarrierNumber, TimestampMs] | None
+    volumes: dict[str, TopicVolume]
 
 
 class DriverRequests(NamedTuple):
@@ -53,10 +56,12 @@ class DriverRequests(NamedTuple):
     Attributes:
         requests: ranges to read again, and partitions to describe.
         next_due: when the next barrier is due; None if that is not known.
+        volumes: what the last micro-batch has read of the topics.
     """
 
     requests: frozenset[RereadRequest] = frozenset()
     next_due: NextBarrierDue | None = None
+    volumes: Mapping[str, TopicVolume] = MappingProxyType({})
 
 
 _NOTHING = DriverRequests()
@@ -73,7 +78,12 @@ class DriverFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(self, requests: Collection[RereadRequest] = (), next_due: NextBarrierDue | None = None) -> None:
+    def write(
+        self,
+        requests: Collection[RereadRequest] = (),
+        next_due: NextBarrierDue | None = None,
+        read: Iterable[DataRead] = (),
+    ) -> None:
         """Replaces the value after a micro-batch, or before a query: the barriers of another one mean nothing to it.
 
         Raises:
@@ -81,7 +91,7 @@ class DriverFile:
         """
         rows = [(str(request.partition), request.start, request.why or "") for request in requests]
         temporary = self.path.with_suffix(".new")
-        temporary.write_bytes(msgspec.json.encode(_FileContent(rows, next_due)))
+        temporary.write_bytes(msgspec.json.encode(_FileContent(rows, next_due, _volumes(read))))
         os.replace(temporary, self.path)  # noqa: PTH105 - atomic, also over an existing file
 
 
@@ -98,4 +108,13 @@ def read_driver_file(path: str | None) -> DriverRequests:
     except (OSError, ValueError, RecursionError):
         return _NOTHING
     next_due = NextBarrierDue(*found.next_due) if found.next_due is not None else None
-    return DriverRequests(requests, next_due)
+    return DriverRequests(requests, next_due, found.volumes)
+
+
+def _volumes(read: Iterable[DataRead]) -> dict[str, TopicVolume]:
+    """What all tasks of a micro-batch have read."""
+    found: dict[str, TopicVolume] = {}
+    for one in read:
+        for topic, volume in one.topics.items():
+            found[topic] = volume.plus(found[topic]) if topic in found else volume
+    return found

@@ -39,7 +39,7 @@ from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule, behind_at
 from txnwatch.streaming.source.driver_file import NextBarrierDue, read_driver_file
-from txnwatch.streaming.source.offsets import Position, SourceOffset, is_begun
+from txnwatch.streaming.source.offsets import LookedAt, Position, SourceOffset, is_begun
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
 from txnwatch.streaming.source.planner import (
     GrantedRequests,
@@ -51,6 +51,7 @@ from txnwatch.streaming.source.planner import (
     to_describe,
     to_read_again,
 )
+from txnwatch.streaming.source.scan_budget import ScanBudget
 from txnwatch.streaming.source.standing_looks import StandingLooks
 
 # Where the reading of a partition begins.
@@ -73,8 +74,8 @@ def start_offsets(
 ) -> dict[TopicPartition, Offset]:
     """The start offsets of partitions that are not read yet; none for a partition whose leader does not answer.
 
-    Partitions that exist at the start begin at `wanted`; `latest` is the last stable offset. Partitions found later,
-    and `__transaction_state`, begin at their log start.
+    Partitions that exist at the start begin at `wanted`; `latest` is the last stable offset. A partition that was
+    looked at begins there, too. Partitions found later, and `__transaction_state`, begin at their log start.
 
     Args:
         previous: the last offset.
@@ -104,6 +105,8 @@ class _Start(Enum):
 
 def _start(partition: TopicPartition, previous: SourceOffset, wanted: Offsets) -> _Start:
     is_new = previous.barrier > 0 and partition not in previous.positions
+    if partition in previous.looked:
+        return _Start.LAST_STABLE
     return _Start.LOG_START if is_log(partition) or wanted == EARLIEST or is_new else _Start.LAST_STABLE
 
 
@@ -148,6 +151,7 @@ class Lister:
         self.limits = Limits(options.max_offsets_per_trigger)
         self.schedule = SnapshotSchedule(options)
         self.looks = StandingLooks()
+        self.budget = ScanBudget(options.max_bytes_per_second, options.is_first)
         self._scan_interval = ScanInterval()
         self._censuses: dict[BarrierNumber, Census | None] = {}
 
@@ -160,6 +164,7 @@ class Lister:
         check_access(previous, self.options)
         wanted = read_driver_file(self.options.driver_file)
         requests = wanted.requests
+        self.budget.learn(wanted.volumes)
         due = self.granted.due(previous, requests)
         is_settled = not (requests or self.schedule.has_absences or any(self.absences.values()))
         listing = self._listing(previous, to_describe(due, previous), is_settled=is_settled)
@@ -169,10 +174,12 @@ class Lister:
         following = plan(previous, listing, limits, to_read_again(due))
         self.granted.count(following, due, requests)
         asked = [request.partition for request in due if is_of_census(request)] + sorted(self.looks.due)
-        census = self.schedule.next_census(self._cluster.known, previous, following, asked)
+        asked += following.let_go
+        census = self.schedule.next_census(previous, following, asked)
         is_idle = census is None and not requests and time.monotonic() < self.idle_until_s
         if is_idle and can_skip(previous, following, wanted.next_due):
             return None
+        self._take_ends(following)
         self.idle_until_s = time.monotonic() + IDLE_S
         self._censuses = {following.barrier: census}
         return following
@@ -184,7 +191,6 @@ class Lister:
 
         It is listed before T. So what begins there, and what a census shows to begin there, was open then.
         """
-        self.schedule.look_at(self._cluster.known)
         watched = {at: self.schedule.watched[at] for at in self.schedule.unscanned}
         listed = {
             at: one for at, one in (self._ask(watched) if watched else {}).items() if isinstance(one, ListedOffset)
@@ -229,10 +235,14 @@ class Lister:
                 f"{cluster_id}: check --bootstrap-server, or give this cluster its own --checkpoint directory"
             )
         scan_interval_ms = self._scan_interval.largest_ms(self._cluster, time.monotonic())
-        data = self._data_partitions()
+        looked = self._looked(previous)
+        data = [partition for partition in self._data_partitions() if partition not in looked]
         starts = self._starts(previous, [*data, *self._coordinator_partitions()])
         answers = self._answers(self._ask(data), starts)
+        looked |= _not_yet_scanned(previous, answers)
+        answers = {partition: answer for partition, answer in answers.items() if partition not in looked}
         data_listed_ms = self.now_ms()
+        self.schedule.look_at(self._cluster.known, looked)
         standing = self.look_where_it_stands(previous, answers)
         log_partitions = self._coordinator_partitions() or self._look_for_coordinator()
         if log_partitions is None:
@@ -244,7 +254,23 @@ class Lister:
             return None
         access = self.options.coordinator_access
         listed_ms, base = self.now_ms(), self._clock_base()
-        return Listing(cluster_id, answers, data_listed_ms, listed_ms, scan_interval_ms, access, base, standing)
+        return Listing(cluster_id, answers, data_listed_ms, listed_ms, scan_interval_ms, access, base, standing, looked)
+
+    def _looked(self, previous: SourceOffset) -> dict[TopicPartition, LookedAt]:
+        """The partitions that are beyond the budget, and those that were and whose topic is missing now."""
+        topics = self._cluster.known.topics
+        listed = {partition: topics[partition.topic].topic_id for partition in self._data_partitions()}
+        missing = {
+            at: one for at, one in previous.looked.items() if self.is_missing(at.topic) and self.options.wants(at.topic)
+        }
+        return {**missing, **self.budget.looked(previous, listed)}
+
+    def _take_ends(self, following: SourceOffset) -> None:
+        """Gives the ends of a listing to the budget, if it wants them."""
+        now_s = time.monotonic()
+        if self.budget.is_due(now_s):
+            scanned = {at: one.listed for at, one in following.read_positions.items() if is_data(at)}
+            self.budget.take({**self.looks.ends, **scanned}, now_s)
 
     def look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
         """Refreshes the metadata if it is due or lacks a topic of `names`. Returns whether there is any metadata.
@@ -257,18 +283,21 @@ class Lister:
         if known is not None and now < self.looked_s + pause_s and names <= known.topics.keys():
             return True
         try:
-            known = self._cluster.refresh(names | {partition.topic for partition in previous.positions})
+            read_topics = {partition.topic for partition in (*previous.positions, *previous.looked)}
+            known = self._cluster.refresh(names | read_topics)
         except BrokerError:
             return self._cluster.metadata is not None
         self.looked_s = now
         usual_s = self.options.metadata_refresh_s
         partitions = sum(len(one.partitions) for one in known.topics.values())
         self._settled_pause_s = max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
-        read = {(partition.topic, at.topic_id) for partition, at in previous.positions.items()}
-        self.absences = Counter({name: self.absences[name] for name, _ in read})
-        for name, topic_id in read:
+        read: dict[str, set[str]] = {}
+        for at, one in (*previous.positions.items(), *previous.looked.items()):
+            read.setdefault(at.topic, set()).add(one.topic_id)
+        self.absences = Counter({name: self.absences[name] for name in read})
+        for name, topic_ids in read.items():
             topic = known.topics.get(name)
-            if topic is not None and not topic.is_hidden and topic_id in {topic.topic_id, _NEVER_SHOWN}:
+            if topic is not None and not topic.is_hidden and topic_ids <= {topic.topic_id, _NEVER_SHOWN}:
                 self.absences.pop(name, None)
             elif topic is not None and topic.is_hidden:
                 self.absences[name] = 1  # not read, and never counted as deleted
@@ -378,6 +407,19 @@ class Lister:
         }
 
 
+def _not_yet_scanned(
+    previous: SourceOffset, answers: Mapping[TopicPartition, ListedPartition]
+) -> dict[TopicPartition, LookedAt]:
+    """Partitions whose scan should begin again, and whose leader has not answered: they are looked at until it has."""
+    return {
+        at: one
+        for at, one in previous.looked.items()
+        if at in answers
+        and answers[at].topic_id == one.topic_id
+        and (answers[at].end is None or answers[at].start is None)
+    }
+
+
 def check_access(offset: SourceOffset, options: SourceOptions) -> None:
     """Checks the view of the coordinators: a barrier of one view proves nothing about the state of another.
 
@@ -432,6 +474,7 @@ def _is_unchanged(previous: SourceOffset, following: SourceOffset) -> bool:
         or following.gone
         or previous.begun
         or previous.reread
+        or following.looked != previous.looked
     ):
         return False  # what the last batch began to read counts as read only at the next barrier
     is_whole = all(

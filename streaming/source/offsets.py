@@ -77,6 +77,19 @@ class NotBegun(ModelValue, frozen=True):
         return True
 
 
+class LookedAt(ModelValue, frozen=True):
+    """A partition that would be scanned, and is beyond the budget: it is looked at where it stands (scan_budget.py).
+
+    Attributes:
+        bytes_per_offset: what one of its offsets had when it was scanned; its ends show how much is written since.
+        since: the first barrier at which it is not scanned.
+    """
+
+    topic_id: str
+    bytes_per_offset: int
+    since: BarrierNumber
+
+
 def is_begun(position: Position | NotBegun | None) -> TypeGuard[Position]:
     """Whether reading of the partition has begun."""
     return isinstance(position, Position)
@@ -99,6 +112,7 @@ class SourceOffset:
         clock_base: since when our clock was not set; None at the beginning.
         clock_set_by_ms: by how much our clock was set since the last offset.
         standing: see Barrier.
+        looked: partitions that are beyond the budget.
     """
 
     cluster_id: str
@@ -115,6 +129,7 @@ class SourceOffset:
     clock_base: ClockBase | None = None
     clock_set_by_ms: DurationMs = NO_TIME
     standing: dict[TopicPartition, StandsAt] = field(default_factory=dict)
+    looked: dict[TopicPartition, LookedAt] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The offset for Spark: primitives only, keys sorted."""
@@ -132,6 +147,7 @@ class SourceOffset:
             "coordinator_view": str(self.coordinator_access),
             "data_listed_ms": self.data_listed_ms,
             "gone": {str(partition): topic_id for partition, topic_id in sorted(self.gone.items())},
+            **({"looked": _looked_out(self.looked)} if self.looked else {}),
             "reread": _starts_out(self.reread),
             "scan_interval_ms": self.scan_interval_ms,
             **({"standing": {str(at): [*one] for at, one in sorted(self.standing.items())}} if self.standing else {}),
@@ -178,6 +194,7 @@ class SourceOffset:
             ClockBase(*base) if base else None,
             set_by_ms,
             {TopicPartition.parse(text): StandsAt(*one) for text, one in raw.get("standing", {}).items()},
+            {TopicPartition.parse(text): LookedAt(*one) for text, one in raw.get("looked", {}).items()},
         )
 
     @classmethod
@@ -194,6 +211,11 @@ class SourceOffset:
 
     def _up_to(self, partition: TopicPartition, at: Position, end: Offset) -> Position:
         return with_changes(at, offset=min(at.offset, max(self.begun.get(partition, FIRST_OFFSET), end)))
+
+    @property
+    def let_go(self) -> list[TopicPartition]:
+        """The partitions that this batch scans no longer, because they are beyond the budget."""
+        return [partition for partition, at in self.looked.items() if at.since == self.barrier]
 
     @property
     def read_positions(self) -> dict[TopicPartition, Position]:
@@ -238,7 +260,8 @@ class SourceOffset:
             last_batches=dict(last_batches or {}),
             rechecked=dict(rechecked or {}),
             clock_set_by_ms=self.clock_set_by_ms,
-            begun=frozenset(filter(is_data, self.begun)),
+            begun={p: start for p, start in self.begun.items() if is_data(p)},
+            looked_at=frozenset(self.let_go),
             first_readings=frozenset(
                 p for p, at in self.positions.items() if is_log(p) and (p in self.begun or isinstance(at, NotBegun))
             ),
@@ -261,6 +284,10 @@ def _position_in(topic_id: str, raw: list[Any] | None) -> Position | NotBegun:
     offset, epoch, listed, leader, stale, *connection = raw
     numbers = Offset(offset), LeaderEpoch(epoch), Offset(listed), BrokerId(leader)
     return Position(topic_id, *numbers, bool(stale), *connection)
+
+
+def _looked_out(looked: Mapping[TopicPartition, LookedAt]) -> dict[str, list[str | int]]:
+    return {str(at): [one.topic_id, one.bytes_per_offset, one.since] for at, one in sorted(looked.items())}
 
 
 def _starts_out(starts: Mapping[TopicPartition, Offset]) -> dict[str, Offset]:

@@ -33,10 +33,10 @@ KNOWN = {
     "startingoffsets": 'latest (where the oldest open transaction begins), earliest, or {"topic": {"0": offset}}',
     "endingoffsets": 'batch only: latest, or {"topic": {"0": offset}}',
     "maxoffsetspertrigger": "maximum number of offsets in one batch, of all data partitions together",
-    "maxbytespertrigger": "approximate number of bytes of data partitions in one batch; only for `txnwatch run`",
-    "maxbytespersecond": "maximum number of bytes of records per second, of all tasks together",
+    "maxbytespersecond": "bytes of data partitions to read in a second, and not to scan more; only for `txnwatch run`",
     "maxreadmspertrigger": "approximate time that one batch reads data partitions; only for `txnwatch run`",
     "buckets": "number of state keys that producer ids are hashed to; fixed by the checkpoint",
+    "firstpattern": "regular expression; topics that match are scanned before the others within maxBytesPerSecond",
     "inputpartitions": "number of Spark tasks for a large batch",
     "metadatarefreshms": "pause between two searches for new topics and partitions",
     "listtimeoutms": "how long one round of listing waits for a broker",
@@ -63,8 +63,8 @@ class SourceOptions:
     starting_offsets: Offsets
     ending_offsets: Offsets
     max_offsets_per_trigger: int | None
-    max_bytes_per_trigger: int | None
     max_bytes_per_second: int | None
+    first_pattern: str | None
     max_read_s: float | None
     buckets: int
     input_partitions: int
@@ -87,6 +87,10 @@ class SourceOptions:
     def counts(self, topic: TopicInfo) -> bool:
         """Whether the topic's partitions are watched by censuses only."""
         return self._is_ours(topic) and not self.watches(topic) and _matches(self.census_pattern, topic.name)
+
+    def is_first(self, name: str) -> bool:
+        """Whether a topic is scanned before the others, if not all can be."""
+        return _matches(self.first_pattern, name)
 
     def wants(self, name: str) -> bool:
         """Whether a topic of this name would be watched if this user could see it."""
@@ -133,8 +137,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         starting_offsets=_value(raw, "startingoffsets", _offsets, _LATEST),
         ending_offsets=_value(raw, "endingoffsets", _ends, _LATEST),
         max_offsets_per_trigger=_value(raw, "maxoffsetspertrigger", _positive, None),
-        max_bytes_per_trigger=_value(raw, "maxbytespertrigger", _positive, None),
         max_bytes_per_second=_value(raw, "maxbytespersecond", _positive, None),
+        first_pattern=_value(raw, "firstpattern", _regex, None),
         max_read_s=_value(raw, "maxreadmspertrigger", _seconds, None),
         buckets=_value(raw, "buckets", _positive, 16),
         input_partitions=_value(raw, "inputpartitions", _positive, 2),

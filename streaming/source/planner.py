@@ -44,7 +44,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
     is_data,
 )
-from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
+from txnwatch.streaming.source.offsets import LookedAt, NotBegun, Position, SourceOffset, is_begun
 
 _JUST_MADE = 10_000  # most offsets of a new coordinator partition at the first barrier that can list it
 
@@ -75,6 +75,7 @@ class Listing:
         coordinator_access: how the coordinators' view is known.
         clock_base: it shows whether our clock was set since another listing; None if it is not known.
         standing: see Barrier.
+        looked: the partitions that are beyond the budget; they are not among the answers.
     """
 
     cluster_id: str
@@ -85,6 +86,7 @@ class Listing:
     coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
     clock_base: ClockBase | None = None
     standing: Mapping[TopicPartition, StandsAt] = field(default_factory=dict)
+    looked: Mapping[TopicPartition, LookedAt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +130,28 @@ def plan(
         },
         begun=begun,
         reread=back,
-        gone=_gone(previous, known),
+        gone=_gone(previous, known, listing),
         backlog_end=_backlog_end(previous, listing, begun, back),
         scan_interval_ms=listing.scan_interval_ms,
         coordinator_access=listing.coordinator_access,
         clock_base=listing.clock_base if set_ms or previous.clock_base is None else previous.clock_base,
         clock_set_by_ms=set_ms,
         standing=dict(listing.standing),
+        looked=dict(listing.looked),
     )
 
 
-def _gone(previous: SourceOffset, known: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+def _gone(previous: SourceOffset, known: Collection[TopicPartition], listing: Listing) -> dict[TopicPartition, str]:
+    """Partitions that are in the cluster no longer; a change between scan and look is no end."""
+    now = {at: one.topic_id for at, one in listing.looked.items()}
+    scanned_again = {at: listing.answers[at].topic_id for at in previous.looked.keys() & listing.answers.keys()}
+    before = {at: one.topic_id for at, one in (*previous.positions.items(), *previous.looked.items())}
     return {
-        partition: position.topic_id
-        for partition, position in previous.positions.items()
-        if partition not in known and (is_begun(position) or position.topic_id)  # else only the name was known
+        partition: topic_id
+        for partition, topic_id in before.items()
+        if partition not in known
+        and topic_id not in {now.get(partition), scanned_again.get(partition)}
+        and (topic_id or is_begun(previous.positions.get(partition)))  # else only the name was known
     }
 
 

@@ -70,6 +70,11 @@ class StandingLooks:
         self._looks: dict[TopicPartition, StandingLook] = {}
         self._number = 0  # of the look; a barrier that is left out is a look, too
 
+    @property
+    def ends(self) -> dict[TopicPartition, Offset]:
+        """The ends at the last look at each partition."""
+        return {at: look.end for at, look in self._looks.items()}
+
     def moved(self, ends: Mapping[TopicPartition, ListedOffset]) -> list[TopicPartition]:
         """The partitions whose last stable offset has to be requested, because their end is another one."""
         return [at for at, end in ends.items() if not self._is_same_end(self._looks.get(at), end)]

@@ -36,7 +36,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import OwnerNames, read_owner_names
-from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
+from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, read_ranges
 from txnwatch.streaming.log.hidden_participants import hidden_participants
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Fold, Range, RangeReading
@@ -55,11 +55,13 @@ from txnwatch.streaming.source.rows import (
     fact_rows,
     packed_batch,
 )
+from txnwatch.streaming.source.scan_budget import data_read
 from txnwatch.streaming.wire.record_batch import BatchHeader
 
 OFFSETS_WORTH_A_TASK = 100_000
 LOG_OFFSETS_WORTH_A_TASK = 20_000  # half a second of decoding
 ASKED_WORTH_A_TASK = 200
+_LEAST_MS, _MOST_MS = 1, 5_000  # a limit of bytes per second is not saved for longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class TaskPlan:
         unfinished: partitions of `__transaction_state` that compaction may change while this batch reads them.
         followed: partitions of `__transaction_state` whose records in this batch were written after
             `previous_listed_ms`.
-        tasks: the number of tasks that share the bytes of a batch.
+        max_bytes: how many bytes of data the task may read.
         throttled_ms: how long the planner was throttled; it cannot report this in another way.
         unlisted: partitions that are missing from a batch query.
         brings_barrier: whether this plan returns the barrier. Other plans that read `__transaction_state` return a
@@ -88,7 +90,7 @@ class TaskPlan:
     unfinished: frozenset[TopicPartition] = frozenset()
     followed: frozenset[TopicPartition] = frozenset()
     census: Census | None = None
-    tasks: int = 1
+    max_bytes: int = NO_LIMIT
     throttled_ms: Mapping[str, DurationMs] = field(default_factory=dict)
     unlisted: tuple[PartitionNotice, ...] = ()
     brings_barrier: bool = True
@@ -123,17 +125,26 @@ def plan_reads(
     whole = (previous_listed_ms, _risen(start, end), _unfinished(start, end), _followed(start, end))
     histories = _dealt(_largest_first(history), history_tasks, of=tasks)
     parts = _dealt(tails, tail_tasks, of=tasks)
-    plans = [TaskPlan((*parts[0], *histories[0], *shares[0]), listed_ms, end, *whole, first_census, tasks)]
+    most = _most_bytes(start, end, options) // tasks
+    plans = [TaskPlan((*parts[0], *histories[0], *shares[0]), listed_ms, end, *whole, first_census, most)]
     for number in range(1, tasks):
         ranges_of_task = (*parts[number], *histories[number], *shares[number])
         if parts[number]:
-            plans.append(TaskPlan(ranges_of_task, listed_ms, end, *whole, tasks=tasks, brings_barrier=False))
+            plans.append(TaskPlan(ranges_of_task, listed_ms, end, *whole, max_bytes=most, brings_barrier=False))
         else:
             at = end if histories[number] else None
-            plans.append(TaskPlan(ranges_of_task, listed_ms, at, tasks=tasks, brings_barrier=False))
+            plans.append(TaskPlan(ranges_of_task, listed_ms, at, max_bytes=most, brings_barrier=False))
     if is_large:
         plans.append(TaskPlan((), listed_ms, census=census))
     return plans
+
+
+def _most_bytes(start: SourceOffset, end: SourceOffset, options: SourceOptions) -> int:
+    """How many bytes of data the tasks of a batch may read: as many as the limit allows since the last listing."""
+    if options.max_bytes_per_second is None:
+        return NO_LIMIT
+    passed_ms = end.data_listed_ms - start.data_listed_ms - end.clock_set_by_ms
+    return options.max_bytes_per_second * max(_LEAST_MS, min(_MOST_MS, passed_ms)) // 1000
 
 
 def _risen(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
@@ -337,7 +348,6 @@ ROWS_PER_ARROW_BATCH = 10_000
 # About 40,000 records per second are decoded, in a first reading ten times as many. Nothing is proven before the first
 # reading ends, so it may read more. What it leaves costs more: idle ids in it must be passed to open transactions.
 LOG_BYTES, LOG_BYTES_AT_FIRST = 8 << 20, 1 << 30
-_SLOW_LOG_READ_S = 5.0  # with a rate limit: a barrier without the end of the log is better than none
 
 
 def _history(
@@ -365,7 +375,6 @@ def run_plan(plan: TaskPlan, options: SourceOptions, cluster: Cluster, asking: C
         reads,
         patience_s=options.read_patience_s,
         budgets=budgets(plan, reads, options, time.monotonic()),
-        rate=ReadRate(options.max_bytes_per_second / plan.tasks) if options.max_bytes_per_second is not None else None,
     )
     if options.episodes:
         yield from _arrow(HISTORY, _history(plan, options, cluster, reads))
@@ -375,7 +384,7 @@ def run_plan(plan: TaskPlan, options: SourceOptions, cluster: Cluster, asking: C
         facts += hidden_participants(facts, plan.end.positions, options.wants, asking)
     facts += _throttled(plan, cluster, asking)
     if options.packed:
-        yield packed_batch(facts, options.buckets)
+        yield packed_batch([*facts, *data_read(reads)], options.buckets)
     else:
         yield from _arrow(FACTS, fact_rows(facts, options.buckets))
 
@@ -383,7 +392,7 @@ def run_plan(plan: TaskPlan, options: SourceOptions, cluster: Cluster, asking: C
 def budgets(plan: TaskPlan, reads: Iterable[RangeReading[Fold]], options: SourceOptions, now_s: float) -> list[Budget]:
     """How much a task may read: of data by bytes and time, of `__transaction_state` by bytes.
 
-    With a rate limit, `__transaction_state` has a time limit too. A first reading of it has its own, larger budget.
+    A first reading of `__transaction_state` has its own, larger budget.
 
     The list is empty without a file of the driver, because the job could then not request the rest.
     """
@@ -393,13 +402,11 @@ def budgets(plan: TaskPlan, reads: Iterable[RangeReading[Fold]], options: Source
     firsts = {found.partition for found in plan.ranges if found.is_history}
     log = [read for read in reads if not is_data(read.partition) and read.partition not in firsts]
     history = [read for read in reads if read.partition in firsts]
-    max_bytes = NO_LIMIT if options.max_bytes_per_trigger is None else options.max_bytes_per_trigger // plan.tasks
     until_s = now_s + options.max_read_s if options.max_read_s is not None else math.inf
-    log_until_s = now_s + _SLOW_LOG_READ_S if options.max_bytes_per_second is not None else math.inf
     return [
-        Budget(data, max_bytes, until_s),
-        Budget(log, LOG_BYTES, log_until_s),
-        Budget(history, LOG_BYTES_AT_FIRST, log_until_s),
+        Budget(data, plan.max_bytes, until_s),
+        Budget(log, LOG_BYTES),
+        Budget(history, LOG_BYTES_AT_FIRST),
     ]
 
 

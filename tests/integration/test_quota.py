@@ -20,7 +20,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.log.fetch import ReadRate, read_ranges
+from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 BATCH = 500_000
@@ -130,27 +130,6 @@ def test_a_budget_that_ends_is_a_gap_whatever_the_throttle(kafka: EmbeddedKafka,
     (notice,) = read.notices
     assert (notice.kind, notice.to_offset) == ("gap", end)
     assert "budget" in notice.detail
-
-
-def test_no_more_is_received_a_second_than_is_allowed(kafka: EmbeddedKafka, cluster: Cluster) -> None:
-    partition, end = write(cluster, 8)
-    other, other_end = write(cluster, 2)
-    allowed = 1 << 20
-    with contextlib.closing(connect(kafka, timeout_s=PATIENCE_S)) as ours:
-        ours.refresh()
-        reads = [range_of(ours, partition, 0, end), range_of(ours, other, 0, other_end)]
-        began = time.monotonic()
-        read_ranges(ours, reads, patience_s=0.3, rate=ReadRate(allowed))  # resting is nobody's patience
-        took_s = time.monotonic() - began
-        again = range_of(ours, partition, 0, end)
-        began = time.monotonic()
-        read_ranges(ours, [again], patience_s=PATIENCE_S)
-        unlimited_s = time.monotonic() - began
-    assert [read.notices for read in reads] == [[], []]
-    assert [read.fold.offsets for read in reads] == [list(range(end)), list(range(other_end))]
-    least_s = sum(read.size for read in reads) / allowed
-    assert least_s <= took_s < 3 * least_s
-    assert unlimited_s < took_s / 2
 
 
 def test_every_request_counts_its_throttle_time_and_the_next_one_waits(kafka: EmbeddedKafka, cluster: Cluster) -> None:

@@ -133,21 +133,21 @@ TOPICS_ARE_HIDDEN = Setting(faults=frozenset({"topic hidden", "stray write"}), r
 MUTANTS_OF_THE_TABLE: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (changed("RestIsRead", "A rest counts as read.", Lack.NOTHING, E.LIMITED), USUAL, 671),
     (changed("RestIsNeverRead", "A rest that is read stays unread.", Lack.REST, E.READ_AGAIN), USUAL, 12),
-    (changed("RestOutlivesItsTopic", "A rest stays unread without its topic.", Lack.REST, E.DELETED), USUAL, 181),
+    (changed("RestOutlivesItsTopic", "A rest stays unread without its topic.", Lack.REST, E.LET_GO), USUAL, 181),
     (changed("UnreadableIsRead", "A range that cannot be read counts as read.", Lack.NOTHING, E.UNREADABLE), USUAL, 69),
     (
         changed("RangeIsNeverRead", "A range that is read again stays unread.", Lack.RANGE, E.READ_AGAIN),
         DISKS_AND_MARKERS_FAIL,
         0,
     ),
-    (changed("RangeOutlivesItsTopic", "A range stays unread without its topic.", Lack.RANGE, E.DELETED), TOPICS_GO, 16),
+    (changed("RangeOutlivesItsTopic", "A range stays unread without its topic.", Lack.RANGE, E.LET_GO), TOPICS_GO, 16),
     (changed("LostIsRead", "A lost range counts as read.", Lack.NOTHING, E.LOST), RETENTION_IS_SHORT, 0),
     (
         changed("NoCensusIsEnough", "A census does not replace a lost range.", Lack.CENSUS, E.DESCRIBED_AS_READ),
         DATA_IS_CUT,
         0,
     ),
-    (changed("CensusOfNoTopic", "A census is awaited without its topic.", Lack.CENSUS, E.DELETED), TOPICS_GO, 14),
+    (changed("CensusOfNoTopic", "A census is awaited without its topic.", Lack.CENSUS, E.LET_GO), TOPICS_GO, 14),
     (changed("CutLogIsRead", "A truncated log is not read again.", Lack.NOTHING, E.CUT), THE_LOG_IS_CUT, 8),
     (
         changed("CutLogIsNeverRead", "A truncated log is read again for ever.", Lack.NEW_READING, E.READ_AGAIN),

@@ -135,6 +135,8 @@ class WorldReader:
         data_limit = 1 + rng.randrange(8) if rng.random() < 0.4 else None
         self.limits = Limits(data_limit)
         self.log_bytes = tasks.LOG_BYTES
+        self.data_bytes: int | None = None  # of data in a batch, of all tasks together
+        self.tasks = 1
         if rng.random() < 0.3:
             self.log_bytes = (1 + rng.randrange(6)) * _LOG_BYTES
             self.options = replace(self.options, driver_file="driver")
@@ -178,12 +180,8 @@ class WorldReader:
         for _ in range(rng.choice((0, 3, 10))):
             self.world.step()
             log.write_much(rng.randrange(12))
-        self.options = replace(
-            self.options,
-            driver_file="driver",
-            max_bytes_per_trigger=rng.choice((None, 100, 400, 1500)),
-            max_read_s=rng.choice((None, 1.0, 3.0)),
-        )
+        self.data_bytes, max_read_s = rng.choice((None, 100, 400, 1500)), rng.choice((None, 1.0, 3.0))
+        self.options = replace(self.options, driver_file="driver", max_read_s=max_read_s)
         self.lister.schedule.behind_due_s = 0.0
         self.straggler = log.partition
         self.seen["a partition is far behind"] += 1
@@ -321,6 +319,7 @@ class WorldReader:
         log_size = _TASK_SIZE if self.spreads_the_log else tasks.LOG_OFFSETS_WORTH_A_TASK
         with mock.patch.multiple(tasks, OFFSETS_WORTH_A_TASK=_TASK_SIZE, LOG_OFFSETS_WORTH_A_TASK=log_size):
             plans = plan_reads(self.done, found.end, self.options, self.lister.census_of(found.end.barrier))
+        self.tasks = len(plans)
         facts = [fact for plan in plans for fact in self.read(plan)]
         self.rng.shuffle(facts)
         facts = self.facts(facts)
@@ -338,6 +337,8 @@ class WorldReader:
         reads = [tasks.reading_of_range(found, self.options, room) for found in plan.ranges]
         with mock.patch.multiple(tasks, LOG_BYTES=self.log_bytes, LOG_BYTES_AT_FIRST=self.log_bytes):
             budgets = tasks.budgets(plan, reads, self.options, 0.0)
+        if budgets and self.data_bytes is not None:
+            budgets[0] = replace(budgets[0], max_bytes=self.data_bytes // self.tasks)
         if budgets:
             self.view.read_within(reads, budgets)
         else:

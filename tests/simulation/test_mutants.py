@@ -12,6 +12,7 @@ from simulation.mutants_of_long_faults import MUTANTS_OF_LONG_FAULTS
 from simulation.mutants_of_looks import MUTANTS_OF_LOOKS
 from simulation.mutants_of_reading import MUTANTS_OF_READING
 from simulation.mutants_of_shared_ids import MUTANTS_OF_SHARED_IDS
+from simulation.mutants_of_sides import MUTANTS_OF_SIDES
 from simulation.reader import WorldReader
 from simulation.run import run
 from simulation.world import Setting
@@ -26,6 +27,7 @@ _ALL = (
     *MUTANTS_OF_ENDS,
     *MUTANTS_OF_LONG_FAULTS,
     *MUTANTS_OF_LOOKS,
+    *MUTANTS_OF_SIDES,
 )
 
 

@@ -10,7 +10,7 @@ EVERYTHING: dict[str, Any] = {
     "settings": {
         "bootstrap_server": "a:9092,b:9092",
         "redis_url": "redis://redis:6379/0",
-        "max_bytes_per_trigger": 268435456,
+        "max_bytes_per_second": 268435456,
         "long_running_fraction": 0.5,
         "auto_abort": "dry-run",
         "abort_transactional_id_prefixes": ["orders-", "payments-"],

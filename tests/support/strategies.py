@@ -15,6 +15,7 @@ from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
     CensusTaken,
+    DataRead,
     Fact,
     FirstDecision,
     Joined,
@@ -27,6 +28,7 @@ from txnwatch.state.model.facts import (
     ProducerSeen,
     StandsAt,
     Throttled,
+    TopicVolume,
     TransactionalIdGone,
     TransactionSeen,
 )
@@ -334,6 +336,8 @@ ids_gone = st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"
 open_described = st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, st.none() | times, times)
 last_stable_offsets = st.builds(LastStable, data_partitions, topic_ids, offsets)
 throttle_times = st.builds(Throttled, st.dictionaries(st.sampled_from(["Fetch", "ListOffsets"]), offsets, max_size=2))
+volumes = st.builds(TopicVolume, offsets, offsets, st.booleans())
+data_read = st.builds(DataRead, st.dictionaries(st.sampled_from(["orders", "payments"]), volumes, max_size=2))
 log_reads = st.builds(
     LogRead,
     st.dictionaries(logs, offsets, max_size=2),
@@ -349,5 +353,5 @@ producer_facts: st.SearchStrategy[Fact] = st.one_of(
     notices,
 )
 facts: st.SearchStrategy[Fact] = st.one_of(
-    producer_facts, censuses, open_described, last_stable_offsets, throttle_times, log_reads
+    producer_facts, censuses, open_described, last_stable_offsets, throttle_times, data_read, log_reads
 )

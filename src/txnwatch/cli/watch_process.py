@@ -247,7 +247,7 @@ def _in_thread(step: Callable[[], _T]) -> Future[_T]:
 # starting the query again in the same Spark session, between two micro-batches. This is the restart that follows an
 # error of the query, so it loses and repeats nothing.
 
-LIMITS = ("max_offsets_per_trigger", "max_bytes_per_trigger", "max_bytes_per_second", "max_read_ms_per_trigger")
+LIMITS = ("max_offsets_per_trigger", "max_bytes_per_second", "first_topics", "max_read_ms_per_trigger")
 ABORTS = tuple(name for name in RunSettings.model_fields if name.startswith(("abort_", "auto_abort")))
 OWNERS = "owners_file"
 OF_THE_QUERY = frozenset((*THRESHOLDS, *LIMITS, *ABORTS, OWNERS))

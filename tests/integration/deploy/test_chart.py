@@ -324,7 +324,7 @@ def test_the_queries_accept_the_same_variables_as_run(
     monkeypatch.chdir(tmp_path)
     settings = load_settings({}, None, environment(rendered(manifests, EVERYTHING, tmp_path)))
     assert settings.abort_transactional_id_prefixes == ("orders-", "payments-")
-    assert settings.max_bytes_per_trigger == 268435456
+    assert settings.max_bytes_per_second == 268435456
     assert settings.http_port == 9464
 
 

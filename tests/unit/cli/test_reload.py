@@ -180,7 +180,7 @@ def test_the_query_starts_again_between_two_batches(file: Path, monkeypatch: pyt
         if stopped:
             stop.set()
         else:
-            file.write_text(FIRST + "max_bytes_per_trigger = 7\n")
+            file.write_text(FIRST + "max_read_ms_per_trigger = 7\n")
             reload.request()
         status = {"isTriggerActive": False}
         return SimpleNamespace(isActive=True, status=status, stop=lambda: stopped.append(reload.is_due))
@@ -189,6 +189,6 @@ def test_the_query_starts_again_between_two_batches(file: Path, monkeypatch: pyt
     watch.open_ledger, watch.start_query = (lambda: SimpleNamespace(open_incidents=[])), query
     watching.supervise(watch, None, stop, reload)  # type: ignore[arg-type]
     assert stopped == [True, False], "no micro-batch begins while it is due"
-    assert watch.settings.max_bytes_per_trigger == 7
+    assert watch.settings.max_read_ms_per_trigger == 7
     step = "3 of 3: the first micro-batches read the logs"
-    assert lines() == [step, "SIGHUP: reloaded max_bytes_per_trigger, and the query starts again", step]
+    assert lines() == [step, "SIGHUP: reloaded max_read_ms_per_trigger, and the query starts again", step]

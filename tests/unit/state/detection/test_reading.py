@@ -84,15 +84,15 @@ def test_a_cell_is_executed(lack: Lack, event: ReadEvent) -> None:
 
 # What ends a lack, by its own cell or because something wider takes its place.
 ENDED_BY: dict[Lack, set[ReadEvent]] = {
-    Lack.REST: {E.READ_AGAIN, E.DELETED},
-    Lack.RANGE: {E.READ_AGAIN, E.LOST, E.CUT, E.DELETED, E.REPLACED},
+    Lack.REST: {E.READ_AGAIN, E.LET_GO},
+    Lack.RANGE: {E.READ_AGAIN, E.LOST, E.CUT, E.LET_GO, E.REPLACED},
     Lack.RANGE_BEGUN: {E.UNREADABLE, E.LOST, E.CUT, E.REPLACED, E.REACHED},
-    Lack.CENSUS: {E.DESCRIBED_AS_READ, E.DELETED},
+    Lack.CENSUS: {E.DESCRIBED_AS_READ, E.LET_GO},
     Lack.NEW_READING: {E.READ_AGAIN, E.REPLACED},
     Lack.NEW_READING_BEGUN: {E.REPLACED, E.REACHED},
     Lack.RECREATED: {E.ALL_REACHED},
     Lack.NAME: {E.LISTED, E.UNANSWERED},
-    Lack.DESCRIPTION: {E.DESCRIBED, E.DELETED},
+    Lack.DESCRIPTION: {E.DESCRIBED, E.LET_GO},
     Lack.FIRST_READING: {E.REPLACED, E.REACHED},
 }
 

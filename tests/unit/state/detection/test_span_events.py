@@ -38,6 +38,8 @@ OPEN_STILL = {
     E.TRUNCATED_ABOVE: (5, None, False),
     E.RANGE_LOST: (5, 2, False),
     E.HELD_BETWEEN_BARRIERS: (9, None, True),
+    E.SCAN_ENDS: (9, 2, True),
+    E.SCAN_BEGINS: (9, 2, True),
 }
 
 

@@ -68,7 +68,8 @@ def test_topics_that_came_and_went_leave_nothing_with_the_census() -> None:
     rota, offset = SnapshotSchedule(options(subscribe="none")), SourceOffset("", 0, 0, 0, {})
     for number in range(TOPICS):
         for there in ([f"topic-{number}"], [], [], [], []):
-            rota.next_census(metadata(*there), offset, offset, ())
+            rota.look_at(metadata(*there), {})
+            rota.next_census(offset, offset, ())
     assert rota.watched == {}
     assert rota.absences == {}
 

@@ -11,10 +11,12 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.fetch import Budget
 from txnwatch.streaming.log.range_reading import Range, RangeReading
+from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.tasks import LOG_BYTES, LOG_BYTES_AT_FIRST, TaskPlan, budgets
+from txnwatch.streaming.source.tasks import LOG_BYTES, LOG_BYTES_AT_FIRST, TaskPlan, budgets, plan_reads
 
 MB = 1 << 20
+ORDERS = TopicPartition("orders", 0)
 
 
 @dataclass
@@ -95,13 +97,13 @@ def test_a_range_that_is_read_to_its_end_is_never_left() -> None:
     assert left(read) == []
 
 
-OPTIONS = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "maxBytesPerTrigger": str(8 * MB)}
+OPTIONS = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders"}
 
 
-def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
+def test_a_task_has_its_share_of_the_bytes_and_its_time() -> None:
     options = parse_options({**OPTIONS, "maxReadMsPerTrigger": "700", "driverFile": "rereads"})
     data, log = a_read(10), a_read(10, TRANSACTION_STATE_TOPIC)
-    of_data, of_log, _ = budgets(TaskPlan((), 0, tasks=2), [log, data], options, 10.0)
+    of_data, of_log, _ = budgets(TaskPlan((), 0, max_bytes=4 * MB), [log, data], options, 10.0)
     assert (of_data.reads, of_data.max_bytes, of_data.until_s) == ([data], 4 * MB, 10.7)
     assert (of_log.reads, of_log.max_bytes, of_log.until_s) == ([log], LOG_BYTES, float("inf"))
 
@@ -119,14 +121,32 @@ def test_the_first_reading_of_the_log_has_a_larger_budget() -> None:
         assert of_log.max_bytes == expected
 
 
-def test_a_rate_also_limits_the_reading_time_of_the_log() -> None:
-    options = parse_options({**OPTIONS, "driverFile": "rereads", "maxBytesPerSecond": "1000"})
-    log = a_read(10, TRANSACTION_STATE_TOPIC)
-    (of_log,) = [one for one in budgets(TaskPlan((), 0), [log], options, 10.0) if one.reads]
-    assert (of_log.max_bytes, of_log.until_s) == (LOG_BYTES, 15.0)
+@pytest.mark.parametrize(
+    ("passed_ms", "expected"),
+    [(1_000, 8 * MB), (250, 2 * MB), (60_000, 40 * MB), (-5, 8 * MB // 1000)],
+    ids=["a second", "a quarter", "long ago: not saved", "our clock is odd"],
+)
+def test_the_tasks_of_a_batch_share_what_the_limit_allows_since_the_last_listing(passed_ms: int, expected: int) -> None:
+    options = parse_options({**OPTIONS, "maxBytesPerSecond": str(8 * MB), "inputPartitions": "2"})
+    at = Position("id", 0, 0, 10**6, 1)
+    start = SourceOffset("", 1, 100_000, 100_000, {ORDERS: at})
+    listed_ms = 100_000 + passed_ms
+    end = SourceOffset("", 2, listed_ms, listed_ms, {ORDERS: with_changes(at, offset=10**6)})
+    plans = plan_reads(start, end, options)
+    assert [plan.max_bytes for plan in plans] == [expected // 2] * 2
 
 
-@pytest.mark.parametrize("option", ["maxBytesPerTrigger", "maxReadMsPerTrigger"])
+def test_a_fetch_asks_for_no_more_than_is_left() -> None:
+    reads = [a_read(100, number=0), a_read(100, number=1)]
+    budget = Budget(reads, max_bytes=150)
+    assert budget.left == 150
+    answer(reads[0], 100)
+    assert budget.left == 50
+    answer(reads[1], 100)
+    assert budget.left == 0
+
+
+@pytest.mark.parametrize("option", ["maxBytesPerSecond", "maxReadMsPerTrigger"])
 def test_without_a_driver_file_no_rest_of_a_range_is_left(option: str) -> None:
     options = parse_options({**OPTIONS, option: "1"})
     assert budgets(TaskPlan((), 0), [a_read(10)], options, 0.0) == []

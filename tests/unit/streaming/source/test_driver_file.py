@@ -58,7 +58,7 @@ def test_each_value_replaces_the_one_before_as_a_whole(file: DriverFile) -> None
     assert wanted(file) == DriverRequests(frozenset([RereadRequest(ORDERS, 7)]))
     with file.path.open() as reading:
         file.write((), NextBarrierDue(8, 0))
-        assert reading.read() == '{"requests":[["orders-0",7,""]],"next_due":null}'
+        assert reading.read() == '{"requests":[["orders-0",7,""]],"next_due":null,"volumes":{}}'
     assert wanted(file) == DriverRequests(next_due=NextBarrierDue(8, 0))
 
 
@@ -69,7 +69,7 @@ def test_without_a_file_nothing_is_wanted(file: DriverFile) -> None:
 
 
 def stored(requests: str = "[]", next_due: str = "null") -> bytes:
-    return f'{{"requests":{requests},"next_due":{next_due}}}'.encode()
+    return f'{{"requests":{requests},"next_due":{next_due},"volumes":{{}}}}'.encode()
 
 
 DAMAGED = {

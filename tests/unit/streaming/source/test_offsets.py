@@ -18,7 +18,7 @@ from txnwatch.state.model.facts import Barrier, StandsAt
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, TopicPartition
 from txnwatch.streaming.source.datasource import TransactionsDataSource
 from txnwatch.streaming.source.lister import check_access
-from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, SourceOffset
+from txnwatch.streaming.source.offsets import VERSION, LookedAt, NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 
 _T = TypeVar("_T")
@@ -63,6 +63,7 @@ def offsets(draw: st.DrawFn) -> SourceOffset:
         clock_base=draw(st.builds(ClockBase, st.text(max_size=9), st.integers())),
         clock_set_by_ms=draw(st.integers()),
         standing=draw(st.dictionaries(partitions, st.builds(StandsAt, whole_numbers, whole_numbers, whole_numbers))),
+        looked=draw(st.dictionaries(partitions, st.builds(LookedAt, topic_ids, whole_numbers, whole_numbers))),
     )
 
 

@@ -28,8 +28,8 @@ def test_an_option_that_is_not_given_has_its_default() -> None:
         starting_offsets="latest",
         ending_offsets="latest",
         max_offsets_per_trigger=None,
-        max_bytes_per_trigger=None,
         max_bytes_per_second=None,
+        first_pattern=None,
         max_read_s=None,
         buckets=16,
         input_partitions=2,
@@ -61,7 +61,7 @@ OPTION_CASES: dict[str, tuple[str, str, str, object]] = {
     "ending at offsets": ("endingOffsets", '{"orders": {"0": 9}}', "ending_offsets", {ORDERS_0: 9}),
     "a limit": ("maxOffsetsPerTrigger", "1000", "max_offsets_per_trigger", 1000),
     "a rate of bytes": ("maxBytesPerSecond", "4096", "max_bytes_per_second", 4096),
-    "a limit of bytes": ("maxBytesPerTrigger", "4096", "max_bytes_per_trigger", 4096),
+    "topics to scan first": ("firstPattern", "orders|pay.*", "first_pattern", "orders|pay.*"),
     "a limit of milliseconds": ("maxReadMsPerTrigger", "500", "max_read_s", 0.5),
     "buckets": ("buckets", "8", "buckets", 8),
     "input partitions": ("inputPartitions", "4", "input_partitions", 4),
@@ -99,7 +99,7 @@ def test_every_known_option_but_the_pattern_is_tried_above() -> None:
     assert {option.lower() for option, *_ in OPTION_CASES.values()} == KNOWN.keys() - {"subscribepattern"}
 
 
-LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxBytesPerSecond", "maxReadMsPerTrigger")
+LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerSecond", "maxReadMsPerTrigger")
 NUMBERS = (*LIMITS, "buckets", "inputPartitions", "metadataRefreshMs", "listTimeoutMs", "readPatienceMs")
 BAD = {
     **{f"{name} {text or 'empty'}": (name, text) for name in NUMBERS for text in ("0", "-1", "1.5", "many", "")},

@@ -12,7 +12,7 @@ from msgspec.structs import replace as with_changes
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
+from txnwatch.streaming.source.offsets import LookedAt, NotBegun, Position, SourceOffset, is_begun
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 
 ORDERS, PAYMENTS, AUDIT = (TopicPartition(name, 0) for name in ("orders", "payments", "audit"))
@@ -256,6 +256,37 @@ def test_a_range_that_is_read_again_ends_at_or_above_the_former_position() -> No
     back = planned({ORDERS: at(80)}, {ORDERS: an_answer(100)}, limits, {ORDERS: 40})
     assert back.positions == {ORDERS: at(80, 100)}
     assert planned(back.positions, {ORDERS: an_answer(100)}, limits).positions == {ORDERS: at(95, 100)}
+
+
+LOOKED = LookedAt("id", 10, 7)
+
+
+def test_a_change_between_scan_and_look_is_no_end() -> None:
+    before = SourceOffset("cluster", 6, 900, 901, {ORDERS: at(50, 60), PAYMENTS: at(5)})
+    listing = Listing("cluster", {PAYMENTS: an_answer(7)}, 1000, 1001, looked={ORDERS: LOOKED})
+    beyond = plan(before, listing, NO_LIMITS, {ORDERS: 40})
+    assert (beyond.gone, beyond.let_go, beyond.reread) == ({}, [ORDERS], {})
+    assert beyond.barrier_fact({}).looked_at == {ORDERS}
+    still = plan(beyond, listing, NO_LIMITS, {})
+    assert (still.gone, still.let_go, still.looked) == ({}, [], {ORDERS: LOOKED})
+    answers = {PAYMENTS: an_answer(7), ORDERS: an_answer(900, start=800)}
+    again = plan(still, Listing("cluster", answers, 1000, 1001), NO_LIMITS, {})
+    assert (again.gone, again.looked, again.begun) == ({}, {}, {ORDERS: 800})
+    assert again.barrier_fact({}).begun == {ORDERS: 800}
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        Listing("cluster", {}, 1000, 1001),
+        Listing("cluster", {ORDERS: an_answer(9, start=0, topic_id="new")}, 1000, 1001),
+        Listing("cluster", {}, 1000, 1001, looked={ORDERS: LookedAt("new", 10, 8)}),
+    ],
+    ids=["deleted", "made anew, and scanned", "made anew, and looked at"],
+)
+def test_a_partition_that_was_looked_at_ends_under_its_topic_id(listing: Listing) -> None:
+    before = SourceOffset("cluster", 7, 900, 901, {}, looked={ORDERS: LOOKED})
+    assert plan(before, listing, NO_LIMITS, {}).gone == {ORDERS: "id"}
 
 
 def test_an_unread_position_is_not_begun() -> None:

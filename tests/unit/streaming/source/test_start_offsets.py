@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import pytest
+
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from txnwatch.streaming.source import options
 from txnwatch.streaming.source.lister import start_offsets
-from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
+from txnwatch.streaming.source.offsets import LookedAt, NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import Offsets
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
@@ -44,9 +46,10 @@ def start_of(
     barrier: int = 0,
     wanted: Offsets = options.LATEST,
     leaders: Leaders | None = None,
+    looked: LookedAt | None = None,
 ) -> int | None:
     positions = {} if known is None else {partition: known}
-    previous = SourceOffset("cluster", barrier, 1, 1, positions)
+    previous = SourceOffset("cluster", barrier, 1, 1, positions, looked={partition: looked} if looked else {})
     found = start_offsets(previous, {partition: "id"}, wanted, leaders or Leaders())
     assert found.keys() <= {partition}
     return found.get(partition)
@@ -69,6 +72,11 @@ def test_the_option_decides_where_the_first_start_begins() -> None:
     assert start_of(ORDERS, wanted=options.EARLIEST) == LOG_START
     assert start_of(ORDERS, wanted={ORDERS: 7}) == 7
     assert start_of(PAYMENTS, wanted={ORDERS: 7}) == LAST_STABLE
+
+
+@pytest.mark.parametrize("wanted", [options.LATEST, options.EARLIEST, {ORDERS: 7}])
+def test_a_scan_that_begins_again_begins_where_nothing_below_is_open(wanted: Offsets) -> None:
+    assert start_of(ORDERS, barrier=4, wanted=wanted, looked=LookedAt("id", 10, 3)) == LAST_STABLE
 
 
 def test_a_partition_that_is_read_has_no_start_unless_it_was_created_anew() -> None:

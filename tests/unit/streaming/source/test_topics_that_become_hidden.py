@@ -241,8 +241,9 @@ def test_a_partition_that_no_census_can_describe_does_not_delay_one_that_is_behi
     whole = SourceOffset("cluster", 2, 0, 0, {**positions, ORDERS: Position("id", 9, 0, 9, leader=1)}, **changes)
     behind = replace(whole, positions={**positions, ORDERS: Position("id", 9, 0, 100, leader=1)})
     known = Metadata("cluster", {}, {})
-    rota.next_census(known, whole, whole, ())
-    census = rota.next_census(known, whole, behind, ())
+    rota.look_at(known, {})
+    rota.next_census(whole, whole, ())
+    census = rota.next_census(whole, behind, ())
     assert census is not None
     assert census.asked[ORDERS].is_behind
 
@@ -258,7 +259,8 @@ def test_a_census_keeps_asking_for_a_hidden_topic(broker: OneBroker) -> None:
         if looks:
             broker.hidden.add("orders")
         rota.round_due_s = 0.0
-        census = rota.next_census(broker.refresh(), offset, offset, ())
+        rota.look_at(broker.refresh(), {})
+        census = rota.next_census(offset, offset, ())
         assert census is not None
     assert ORDERS in census.missing
     assert OTHER in census.asked

@@ -1,0 +1,140 @@
+"""Chooses which partitions are scanned within a number of bytes per second. Pure: no I/O, no clock.
+
+A scan reads every written byte once. What is written beyond the budget is not read, and is not read late: the
+partitions that write most are looked at where they stand (standing_looks.py). A partition that is scanned again begins
+at its last stable offset, because nothing that is open begins below it.
+
+How much a partition writes follows from what is known anyway: how far its end has moved in some seconds, times the
+bytes that an offset of its topic had when it was read. DescribeLogDirs shows bytes, but needs a right on the cluster.
+
+Law: the partitions that are scanned write at most the budget. A partition whose rate is not known stays on its side.
+Rates rise at once and fall slowly, and a partition is scanned again only if all then need at most `RETURN_SHARE` of the
+budget. So rates that change by less than a tenth let no partition change its side twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from txnwatch.state.model.facts import DataRead, TopicVolume
+from txnwatch.state.model.values import BarrierNumber, Offset, TopicPartition
+from txnwatch.streaming.log.partition_fold import PartitionFold
+from txnwatch.streaming.log.range_reading import Fold, RangeReading
+from txnwatch.streaming.source.offsets import LookedAt, SourceOffset
+
+WINDOW_S: Final = 10.0
+RETURN_SHARE: Final = 0.7
+_KEPT_RATE = 0.8  # of a rate, from one window to the next, if less is written
+_KEPT_READ = 0.9  # the weight of what was read before, of one batch
+
+
+def beyond(
+    budget: float,
+    rates: Mapping[TopicPartition, float],
+    looked: Iterable[TopicPartition],
+    rank: Callable[[str], int] = lambda _: 0,
+) -> set[TopicPartition]:
+    """The partitions to look at: the others write at most `budget` bytes per second.
+
+    Args:
+        budget: bytes per second.
+        rates: bytes per second that are written, of the partitions for which this is known.
+        looked: the partitions that are looked at now.
+        rank: of a topic; a lower rank is scanned first, whatever it writes.
+    """
+    before = set(looked)
+    total, found = 0.0, before - rates.keys()
+    for at in sorted(rates, key=lambda at: (rank(at.topic), at in before, rates[at], at)):
+        limit = budget * RETURN_SHARE if at in before else budget
+        if total + rates[at] <= limit:
+            total += rates[at]
+        else:
+            found.add(at)
+    return found
+
+
+class ScanBudget:
+    """The rates of the partitions, and the choice. It lives in the driver, beside the lister.
+
+    After a start the rates are not known. What the last offset says is looked at stays so until they are.
+    """
+
+    def __init__(self, bytes_per_s: int | None, is_first: Callable[[str], bool]) -> None:
+        """Nothing is beyond the budget if it is None. `is_first` tells which topics are scanned before the others."""
+        self._bytes_per_s = bytes_per_s
+        self._is_first = is_first
+        self._read: dict[str, TopicVolume] = {}  # of the last batches, each with less weight than the next
+        self._ends: dict[TopicPartition, Offset] = {}
+        self._offsets_per_s: dict[TopicPartition, float] = {}
+        self._since_s: float | None = None
+        self._is_known_anew = False
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether `take` wants the ends."""
+        return self._bytes_per_s is not None and (self._since_s is None or now_s >= self._since_s + WINDOW_S)
+
+    def learn(self, volumes: Mapping[str, TopicVolume]) -> None:
+        """Takes what was read of each topic."""
+        for topic, volume in volumes.items():
+            known = self._read.get(topic, TopicVolume(0, 0, has_transactions=False))
+            kept = known._replace(offsets=int(_KEPT_READ * known.offsets), bytes=int(_KEPT_READ * known.bytes))
+            self._read[topic] = volume.plus(kept)
+
+    def take(self, ends: Mapping[TopicPartition, Offset], now_s: float) -> None:
+        """Takes the ends of all partitions that may be scanned, once they are due."""
+        if self._since_s is not None:
+            passed_s = now_s - self._since_s
+            self._offsets_per_s = {
+                at: max((end - before) / passed_s, _KEPT_RATE * self._offsets_per_s.get(at, 0.0))
+                for at, end in ends.items()
+                if (before := self._ends.get(at)) is not None
+            }
+            self._is_known_anew = True
+        self._ends, self._since_s = dict(ends), now_s
+
+    def looked(self, previous: SourceOffset, listed: Mapping[TopicPartition, str]) -> dict[TopicPartition, LookedAt]:
+        """The partitions that are not scanned at the barrier after `previous`.
+
+        Args:
+            previous: the last offset.
+            listed: the partitions that may be scanned, with their topic ids.
+        """
+        if self._bytes_per_s is None:
+            return {}
+        known = {at: one for at, one in previous.looked.items() if listed.get(at) == one.topic_id}
+        if not self._is_known_anew:
+            return known
+        self._is_known_anew = False
+        sizes = {at: self._size(at, known) for at in self._offsets_per_s.keys() & listed.keys()}
+        rates = {at: size * self._offsets_per_s[at] for at, size in sizes.items() if size is not None}
+        chosen = beyond(self._bytes_per_s, rates, known, self._rank)
+        barrier = BarrierNumber(previous.barrier + 1)
+        return {
+            at: known[at] if at in known else LookedAt(listed[at], round(sizes[at] or 0) or 1, barrier) for at in chosen
+        }
+
+    def _size(self, at: TopicPartition, known: Mapping[TopicPartition, LookedAt]) -> float | None:
+        read = self._read.get(at.topic)
+        if read is not None and read.offsets > 0:
+            return read.bytes / read.offsets
+        return known[at].bytes_per_offset if at in known else None
+
+    def _rank(self, topic: str) -> int:
+        """Named topics first; topics in which no transaction was seen last."""
+        is_without = topic in self._read and not self._read[topic].has_transactions
+        return 0 if self._is_first(topic) else 1 + is_without
+
+
+def data_read(reads: Iterable[RangeReading[Fold]]) -> Iterator[DataRead]:
+    """What a task has read of each topic."""
+    found: dict[str, TopicVolume] = {}
+    for read in reads:
+        folds = [fold for fold in (*read.earlier, read.fold) if isinstance(fold, PartitionFold)]
+        offsets = sum(fold.position - fold.start for fold in folds)
+        if offsets > 0:
+            volume = TopicVolume(offsets, read.size, any(fold.producers for fold in folds))
+            topic = read.partition.topic
+            found[topic] = volume.plus(found[topic]) if topic in found else volume
+    if found:
+        yield DataRead(found)
