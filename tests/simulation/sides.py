@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from simulation.reader import WorldReader
+from simulation.reader import ReaderListing, WorldReader
 from simulation.world import World
 from txnwatch.state.model.values import BarrierNumber, TopicPartition
 from txnwatch.streaming.source.offsets import LookedAt, SourceOffset
@@ -20,7 +20,6 @@ class RandomSides(ScanBudget):
     """A budget by chance.
 
     Attributes:
-        seen: how often which change was made.
         share: in how many barriers a partition changes its side.
         is_over: nothing changes any more; `all_scanned` is what holds then.
     """
@@ -51,6 +50,13 @@ class ChangingSides(WorldReader):
     def __init__(self, world: World, rng: random.Random) -> None:
         super().__init__(world, rng)
         self.lister.budget = self.sides = RandomSides(random.Random(f"{rng.getstate()[1][:4]} sides"))
+
+    def list_ends(self) -> ReaderListing | None:
+        found = super().list_ends()
+        if found is not None:
+            self.seen["a scan ends"] += len(found.end.let_go)
+            self.seen["a scan begins again"] += len(found.end.begun.keys() & self.done.looked.keys())
+        return found
 
     def settle(self) -> None:
         super().settle()
