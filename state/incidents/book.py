@@ -130,19 +130,10 @@ class Book:
 
         If this process does not know the outcome, that of a former speaker stays, with its name.
         """
-        ours = self.outcome_of(event)
-        found = outcome_as_found(event, ours)
+        found = outcome_as_found(event, self.outcome_of(event))
         if found.verdict == Verdict.HANGING:
-            told = self._told.get(event.incident_id)
-            is_ours = ours.outcome != ExpectedOutcome.UNKNOWN
-            if told is not None and not is_ours and found.outcome_doubt not in _WITHDRAWN:
-                outcome, by = told
-                found = replace(found, expected_outcome=outcome, outcome_by=by, outcome_doubt=None, outcome_detail=None)
-            else:
-                found = replace(found, outcome_by=self.origin.instance if is_ours else None)
-        if event.expected_outcome == found.expected_outcome:
-            return found
-        return as_read(self.origin, found)
+            found = self.authored(replace(found, outcome_by=None))
+        return found if event.expected_outcome == found.expected_outcome else as_read(self.origin, found)
 
     def outcome_of(self, event: IncidentEvent) -> Outcome:
         """The outcome that this process has found itself."""
@@ -249,10 +240,16 @@ class Book:
         return transaction_incident_id(cluster_id, name, producer_id, view.start_ms, finding.verdict)
 
     def authored(self, event: IncidentEvent) -> IncidentEvent:
-        """An event of this process; an outcome that it has found itself has its name."""
-        is_known = event.verdict == Verdict.HANGING and event.expected_outcome != ExpectedOutcome.UNKNOWN
-        is_ours = is_known and event.outcome_by is None
-        return replace(event, outcome_by=self.origin.instance) if is_ours else event
+        """An event of this process; an outcome that it has found has its name, and that of a former speaker stays."""
+        if event.verdict != Verdict.HANGING or event.outcome_by is not None:
+            return event
+        if event.expected_outcome != ExpectedOutcome.UNKNOWN:
+            return replace(event, outcome_by=self.origin.instance)
+        told = self._told.get(event.incident_id)
+        if told is None or event.outcome_doubt in _WITHDRAWN:
+            return event
+        known = replace(event, expected_outcome=told.outcome, outcome_by=told.by)
+        return as_read(self.origin, replace(known, outcome_doubt=None, outcome_detail=None))
 
     def is_published(self, event: IncidentEvent) -> bool:
         """Whether the same subject was published before, and not another subject under its id."""

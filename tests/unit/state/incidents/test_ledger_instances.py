@@ -132,6 +132,19 @@ def test_a_known_outcome_of_the_former_speaker_stays_with_its_author(pair: Pair)
     ]
 
 
+def test_who_begins_to_speak_shows_the_outcome_of_the_former_speaker_on_its_page_and_in_redis(pair: Pair) -> None:
+    named = pair.world.hang()
+    pair.step(pair.one, named)
+    pair.world.admin.init("checkout-1")
+    pair.step(pair.two)  # it knows the incident from the topic, and finds it now
+    pair.step(pair.two, pair.world.candidate(named.producer_id))
+    pair.speaker = "two"
+    pair.step(pair.two)
+    (known,) = pair.two.open_incidents
+    assert (known.expected_outcome, known.outcome_by) == ("abort", "one")
+    assert pair.world.redis.latest[known.incident_id].expected_outcome == "abort"
+
+
 def test_the_abort_rests_on_no_outcome_of_another_instance(pair: Pair) -> None:
     named = pair.world.hang()
     pair.step(pair.one, named)

@@ -1,0 +1,77 @@
+"""Of two instances one tells everything once, wherever the lease goes; each rule is taken out, and it is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from simulation.handovers import run_handovers
+from support.seeds import in_proportion
+from txnwatch.sinks.delivery.outbox import TopicOutbox
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents import untold
+from txnwatch.state.incidents.book import Book
+from txnwatch.state.incidents.incident_store import IncidentStore
+from txnwatch.state.incidents.speaking import WHOLE
+from txnwatch.state.incidents.untold import Untold
+from txnwatch.state.incidents.wanted import AskToSpeak, Wanted, Way
+from txnwatch.state.model.incident import IncidentEvent
+
+RUNS, _MOST_SEEDS = in_proportion(45), 45
+_WAYS, _CLEAR = RunningLedger.ways, TopicOutbox.clear
+
+
+def test_everything_is_told_once_wherever_the_lease_goes() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(RUNS):
+        world = run_handovers(seed)
+        assert not world.problems, f"seed {seed}: {world.problems}"
+        seen += world.seen
+    assert min(seen[f"told by {name}"] for name in ("first", "second")) > RUNS, seen
+
+
+def _always_speaks(self: RunningLedger) -> dict[type[Wanted[Any]], Way]:
+    return {**_WAYS(self), AskToSpeak: lambda _: WHOLE}
+
+
+def _lost(self: TopicOutbox) -> list[IncidentEvent]:
+    _CLEAR(self)
+    return []
+
+
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def _planted(target: object, name: str, instead: object) -> Callable[[], Any]:
+    return lambda: mock.patch.object(target, name, instead)
+
+
+PLANTED: dict[str, tuple[str, Callable[[], Any]]] = {
+    "the gate is always open": ("SILENT", _planted(RunningLedger, "ways", _always_speaks)),
+    "what is found in silence is dropped": ("LOST", _planted(Untold, "keep", _nothing)),
+    "a record of another writer is left": ("FORGED", _planted(Untold, "mark", _nothing)),
+    "the pause between two answers does not grow": ("ARGUING", _planted(untold, "LONGEST_PAUSE_MS", 0)),
+    "the take-over drops open incidents": ("LOST", _planted(Book, "adopt", _nothing)),
+    "what was never on the topic is told as a change": (
+        "NOT OPENED",
+        _planted(IncidentStore, "top", IncidentStore.sequence),
+    ),
+    "the outcome of the former speaker is dropped": ("REPLACED", _planted(Book, "hear_outcome", _nothing)),
+    "a lease is handed over without a last delivery": ("NOT FLUSHED", _planted(TopicOutbox, "deliver_last", _nothing)),
+    "what waits for the topic is dropped with the lease": ("NOT OPENED", _planted(TopicOutbox, "clear", _lost)),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_rule_is_found(name: str) -> None:
+    kind, planted = PLANTED[name]
+    with planted():
+        worlds = ((seed, run_handovers(seed).problems) for seed in range(_MOST_SEEDS))
+        found = next((seed for seed, problems in worlds if any(one.startswith(kind) for one in problems)), None)
+    assert found is not None, f"{name}, and {_MOST_SEEDS} seeds do not show {kind}"
+    assert not run_handovers(found).problems, "the seed fails without the planted rule, too"
