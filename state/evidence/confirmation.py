@@ -65,12 +65,15 @@ _IDS_NAMED = 5
 class CoordinatorReading:
     """What the coordinators answer about one producer id: the id that maps to it, none, or why this is not known.
 
-    `unlisted` is why a second id with the producer id may be missing in the listing; None if the listing is whole.
+    Attributes:
+        unlisted: why a second id with the producer id may be missing in the listing; None if the listing is whole.
+        log_partitions: how many partitions the coordinators' log has now; None if this is not known.
     """
 
     description: DescribedTransaction | None = None
     problem: Problem | None = None
     unlisted: Problem | None = None
+    log_partitions: int | None = None
 
 
 def names_in_log(candidate: SpanCandidate) -> frozenset[str]:
@@ -118,7 +121,8 @@ def coordinator_reading(
     missing = _whole(listing.problems)
     if missing is not None and not (names and candidate.is_log_read):
         return CoordinatorReading(problem=missing)
-    return CoordinatorReading(found[0] if found else None, unlisted=missing)
+    owner = found[0] if found else None
+    return CoordinatorReading(owner, unlisted=missing, log_partitions=listing.log_partitions)
 
 
 def _whole(problems: Sequence[Problem]) -> Problem | None:
@@ -178,6 +182,7 @@ class SpanConfirmation:
             why it is not known. None without a view.
         unlisted: see CoordinatorReading; an abort waits for it, because the other id may own the data.
         history: what its log shows about the start of the span, once it was read (state/incidents/confirm.py).
+        log_partitions: see CoordinatorReading.
     """
 
     answer: Answer
@@ -191,6 +196,7 @@ class SpanConfirmation:
     log_epoch: CoordinatorEpoch | Problem | None = None
     history: SpanHistory = NOT_ASKED
     unlisted: Problem | None = None
+    log_partitions: int | None = None
 
 
 def assess_span(
@@ -218,6 +224,7 @@ def assess_span(
         is_unchanged and _is_as_seen(candidate, description),
         log_epoch,
         unlisted=coordinator.unlisted,
+        log_partitions=coordinator.log_partitions,
     )
 
 

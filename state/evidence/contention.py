@@ -2,10 +2,15 @@
 
 A *takeover* is an InitProducerId that does not name the epoch of the open transaction, so the coordinator aborts that
 transaction: another client does so, and an application that starts again after a crash. One takeover is usual, a series
-of them is not. A client that continues after an error names its epoch (`EndCause.CLIENT_ASKED`): that is no takeover.
+of them is not.
 
 The log does not name the clients. So a series is of two clients at once, or of one that ends and starts again and
 again. With transaction.version 2 the log cannot tell a takeover from a client that aborts and starts again.
+
+A client that continues after an error gets a new epoch, too, and this is no takeover. It names its epoch, and the
+coordinator aborts the open transaction (`EndCause.CLIENT_ASKED`); or it aborts the transaction first, and then asks
+(librdkafka since 2.0). Then the log does not tell it from a client that aborts, ends and starts again. Three of them in
+a row are a series as well: something goes wrong there again and again.
 
 Pure: no I/O, no clock.
 """
@@ -13,6 +18,7 @@ Pure: no I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from txnwatch.state.evidence.past_ends import EndCause, PastEnd
@@ -21,18 +27,33 @@ from txnwatch.state.model.values import DurationMs, ProducerEpoch, TimestampMs, 
 
 FEWEST_TAKEOVERS: Final = 3
 LONGEST_PAUSE_MS: Final = DurationMs(60_000)  # between two takeovers of a series
-_CAUSES = frozenset({EndCause.FENCE, EndCause.CLIENT_OR_FENCE})
+
+
+class SeriesOf(StrEnum):
+    """Whose InitProducerIds a series is of, as far as the log shows it."""
+
+    TAKEOVERS = "takeovers"
+    OWN = "own"
+    EITHER = "either"
+
+
+_CAUSES: Final = {
+    EndCause.FENCE: SeriesOf.TAKEOVERS,
+    EndCause.CLIENT_OR_FENCE: SeriesOf.EITHER,
+    EndCause.CLIENT: SeriesOf.OWN,
+    EndCause.CLIENT_ASKED: SeriesOf.OWN,
+}
 
 
 class Contention(NamedTuple):
-    """The last series of takeovers of an id.
+    """The last series of aborted transactions of an id, each with an InitProducerId behind it.
 
     Attributes:
-        inits: how many InitProducerIds have got an epoch, from that of the first transaction that was taken over.
-        aborted: how many transactions were taken over.
-        first_ms: when the first transaction that was taken over began.
+        inits: how many InitProducerIds have got an epoch, from that of the first of these transactions.
+        aborted: how many transactions were aborted.
+        first_ms: when the first of them began.
         last_ms: when the last epoch was given.
-        is_proven: whether each transaction was aborted for an InitProducerId; else its client may have aborted some.
+        of: whose InitProducerIds they are, if it is the same for all; else EITHER.
     """
 
     inits: int
@@ -41,17 +62,18 @@ class Contention(NamedTuple):
     last_ms: TimestampMs
     first_epoch: ProducerEpoch
     last_epoch: ProducerEpoch
-    is_proven: bool
+    of: SeriesOf
 
 
 def contention_of(records: Sequence[CoordinatorView | None], ends: Sequence[PastEnd]) -> Contention | None:
-    """The last series of takeovers that the records of an id show; `ends` are their ends (`past_ends`)."""
+    """The last series that the records of an id show; `ends` are their ends (`past_ends`)."""
     series = _last_series(list(_takeovers(ends)))
     if len(series) < FEWEST_TAKEOVERS:
         return None
     (first, _), (_, last) = series[0], series[-1]
     assert first.decided.start_ms is not None
     assert first.data_epoch is not None
+    kinds = {_CAUSES[end.cause] for end, _ in series}
     given = [
         one
         for one in records
@@ -66,7 +88,7 @@ def contention_of(records: Sequence[CoordinatorView | None], ends: Sequence[Past
         last_ms=last.record_timestamp_ms,
         first_epoch=first.data_epoch,
         last_epoch=last.producer_epoch,
-        is_proven=all(end.cause is EndCause.FENCE for end, _ in series),
+        of=kinds.pop() if len(kinds) == 1 else SeriesOf.EITHER,
     )
 
 
@@ -74,7 +96,8 @@ def _takeovers(ends: Sequence[PastEnd]) -> Iterator[tuple[PastEnd, CoordinatorVi
     """The ends before an InitProducerId that has got a higher epoch, each with the record of that."""
     for end in ends:
         after = end.after
-        if end.cause not in _CAUSES or after is None or after.state is not TransactionState.EMPTY:
+        is_wanted = end.cause in _CAUSES and not end.is_commit
+        if not is_wanted or after is None or after.state is not TransactionState.EMPTY:
             continue
         if elapsed(end.decided.record_timestamp_ms, after.record_timestamp_ms) <= LONGEST_PAUSE_MS:
             yield end, after

@@ -63,6 +63,8 @@ from txnwatch.state.model.values import (
     Problem,
     ProducerEpoch,
     TopicPartition,
+    coordinator_partition,
+    log_numbered,
 )
 from txnwatch.state.model.verdicts import Verdict
 
@@ -97,6 +99,10 @@ class Doubt(NamedTuple):
         return f"{means}; {rule.known_if}"
 
 
+_MOVED = (
+    "no coordinator finds the records of the id, because the number of partitions of `__transaction_state` was changed "
+    "(KAFKA-7771)"
+)
 _WATCHER = "an incident that a watcher had opened before has the outcome, if it was known then"
 
 DOUBTS: dict[OutcomeDoubt, DoubtRule] = {
@@ -111,6 +117,14 @@ DOUBTS: dict[OutcomeDoubt, DoubtRule] = {
     OutcomeDoubt.ID_EXPIRED: DoubtRule(
         "the transactional id has expired: its last transaction may have committed",
         _WATCHER,
+    ),
+    OutcomeDoubt.ONGOING_MOVED: DoubtRule(
+        f"the last record of the id is Ongoing, so as far as the log shows nothing of it was committed; {_MOVED}",
+        "an election may have removed a later record: only the client knows whether it was told that it is committed",
+    ),
+    OutcomeDoubt.RECORDS_MOVED: DoubtRule(
+        _MOVED,
+        "`txnwatch decode --transactional-id` shows the last records of the id; ask the owner of the application",
     ),
     OutcomeDoubt.PRODUCER_ID_SUPERSEDED: DoubtRule(
         "the transactional id uses another producer id now",
@@ -387,11 +401,23 @@ def _of_reading(candidate: SpanCandidate, found: SpanConfirmation, row: ActivePr
     if isinstance(found.log_epoch, Problem):
         return Doubt(OutcomeDoubt.NOT_READ, str(found.log_epoch))
     if not found.is_settled:
-        return Doubt(_of_coordinator(candidate, found))
+        return _of_moved(candidate, found) or Doubt(_of_coordinator(candidate, found))
     if candidate.view is not None and found.log_epoch != candidate.log_epoch:
         then, now = candidate.log_epoch, found.log_epoch
         return Doubt(OutcomeDoubt.LOG_ELECTION, f"during the read: leader epoch {then} then, {now} now")
     return None
+
+
+def _of_moved(candidate: SpanCandidate, found: SpanConfirmation) -> Doubt | None:
+    """Why the coordinator does not have the records of the id: it looks for them in another partition."""
+    view, count = candidate.view, found.log_partitions
+    if view is None or count is None:
+        return None
+    belongs = log_numbered(coordinator_partition(view.transactional_id, count))
+    if belongs == view.log:
+        return None
+    kind = OutcomeDoubt.ONGOING_MOVED if view.state is TransactionState.ONGOING else OutcomeDoubt.RECORDS_MOVED
+    return Doubt(kind, f"they are in {view.log}, and with {count} partitions it belongs to {belongs}")
 
 
 def _of_coordinator(candidate: SpanCandidate, found: SpanConfirmation) -> OutcomeDoubt:

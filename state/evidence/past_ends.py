@@ -45,6 +45,7 @@ class EndCause(StrEnum):
     FENCE_UNANSWERED = "fence_unanswered"
     COORDINATOR = "coordinator"
     TIMEOUT_OR_FENCE = "timeout_or_fence"
+    TIMEOUT_OR_ASKED = "timeout_or_asked"
     CLIENT_OR_TIMEOUT = "client_or_timeout"
     CLIENT_OR_FENCE = "client_or_fence"
     CLIENT_OR_COORDINATOR = "client_or_coordinator"
@@ -70,6 +71,10 @@ CAUSE_MEANS = {
     EndCause.TIMEOUT_OR_FENCE: (
         "its coordinator aborted it at its timeout, because its client had not ended it, or after its timeout for a "
         "new InitProducerId"
+    ),
+    EndCause.TIMEOUT_OR_ASKED: (
+        "its coordinator aborted it at its timeout, because its client had not ended it, or after its timeout because "
+        "its own client asked for a new epoch, which it has got; no other instance took the id over then"
     ),
     EndCause.CLIENT_OR_TIMEOUT: "its client aborted it after its timeout, or its coordinator did",
     EndCause.CLIENT_OR_FENCE: "its client aborted it, or its coordinator did for a new InitProducerId",
@@ -157,8 +162,11 @@ class _EndRecords:
         if not self._has_one_clock:
             return EndCause.COORDINATOR if is_coordinators else EndCause.CLIENT_OR_COORDINATOR
         if end.open_for_ms >= self.last.timeout_ms:
-            return EndCause.TIMEOUT_OR_FENCE if is_coordinators else EndCause.CLIENT_OR_TIMEOUT
+            return self._after_its_timeout() if is_coordinators else EndCause.CLIENT_OR_TIMEOUT
         return self._before_its_timeout(is_coordinators=is_coordinators)
+
+    def _after_its_timeout(self) -> EndCause:
+        return EndCause.TIMEOUT_OR_ASKED if self._has_asked else EndCause.TIMEOUT_OR_FENCE
 
     def _before_its_timeout(self, *, is_coordinators: bool) -> EndCause:
         if self._has_asked:

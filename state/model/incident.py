@@ -70,6 +70,8 @@ class OutcomeDoubt(StrEnum):
     NOT_FOUND_HERE = "not_found_here"
     NO_RECORD = "no_record"
     ID_EXPIRED = "id_expired"
+    ONGOING_MOVED = "ongoing_moved"
+    RECORDS_MOVED = "records_moved"
     PRODUCER_ID_SUPERSEDED = "producer_id_superseded"
     TRANSACTION_LIVE = "transaction_live"
     LOG_NOT_LISTED = "log_not_listed"

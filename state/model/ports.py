@@ -144,12 +144,14 @@ class TransactionListing:
             shown: then another broker may be the coordinator of any id.
         has_ids: whether a transactional id can exist at all. If not, and without open data, a cluster without a
             coordinators' log is only one in which no transaction has begun yet.
+        log_partitions: how many partitions the coordinators' log has; None if this is not known.
     """
 
     transactions: tuple[ListedTransaction, ...]
     problems: tuple[Problem, ...] = ()
     silent: tuple[Problem, ...] = ()
     has_ids: bool = True
+    log_partitions: int | None = None
     _rows: Mapping[ProducerId, list[ListedTransaction]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -67,6 +67,19 @@ class _LogPartitions(dict[int, TopicPartition]):
 log_numbered: Final = _LogPartitions().__getitem__  # the partition of that log with this number
 
 
+def coordinator_partition(transactional_id: str, partition_count: int) -> int:
+    """The partition of `__transaction_state` that owns the id (`TransactionStateManager.partitionFor`).
+
+    Java's String.hashCode over UTF-16 units, absolute value, with 0 for abs(MIN_VALUE).
+    """
+    hashed = 0
+    encoded = transactional_id.encode("utf-16-be")
+    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
+        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
+    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
+    return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
+
+
 class PartitionOffset(NamedTuple):
     """A partition and an offset of it."""
 
@@ -242,6 +255,7 @@ class ErrorCode(IntEnum):
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
     UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_COORDINATOR = 16
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31

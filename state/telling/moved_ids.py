@@ -12,13 +12,8 @@ from typing import Final, NamedTuple
 
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition, log_numbered
-from txnwatch.state.telling.statements import StatementKind, Told
 
 _CHANGED: Final = f"number of partitions of {TRANSACTION_STATE_TOPIC} was changed (KAFKA-7771)"
-
-WILL_BE_LOST: Final = (
-    "Its coordinator still knows it. After the next restart of the brokers none does: end its transaction before that."
-)
 
 
 class MovedId(NamedTuple):
@@ -37,11 +32,6 @@ class MovedId(NamedTuple):
     partitions: int
     last: TransactionState | None
     producer_id: ProducerId | None
-
-    @property
-    def has_open_end(self) -> bool:
-        """Whether the last record shows a transaction whose end was not decided."""
-        return self.last is TransactionState.ONGOING
 
     @property
     def log(self) -> TopicPartition:
@@ -75,28 +65,30 @@ def _of_producer(moved: MovedId) -> str:
     return f", of producer id {moved.producer_id}," if moved.producer_id is not None else ""
 
 
-def told_of(moved: MovedId, command: str) -> tuple[Told, ...]:
-    """The statements about its open data, in place of those for an outcome that is not known; `command` ends it."""
-    return (
-        Told(StatementKind.OUTCOME, last_text(moved)),
-        Told(
-            StatementKind.SAFE,
-            "An ABORT marker is right, unless its client was told that it is committed: no coordinator knows it now.",
-        ),
-        Told(
-            StatementKind.NEXT,
-            "Write the ABORT marker. The command asks first, because to it the outcome is not known.",
-            command,
-        ),
-    )
-
-
 def moved_warning(names: str, count: int) -> str:
     """What `doctor` says about such ids."""
     ids = f"{count} id{'' if count == 1 else 's'}"
     return (
         f"the {_CHANGED}: records of {ids} ({names}) are in another partition than that of the name. "
         "After a restart of the brokers no coordinator finds them, and what they have open hangs"
+    )
+
+
+def known_text(moved: MovedId, producer_id: ProducerId) -> str:
+    """What that means for an id that a coordinator knows, with this producer id."""
+    if moved.producer_id != producer_id:
+        return f"{last_text(moved)} Its application has started again since, with producer id {producer_id}."
+    return (
+        "Its coordinator still knows it. After the next restart of the brokers none does: end its transaction before."
+    )
+
+
+def fence_text(moved: MovedId) -> str:
+    """Why a fence of such an id does not help."""
+    return (
+        f"no coordinator finds it, but it has not expired. {moved_text(moved)} {last_text(moved)} A fence would create "
+        f"the id again in {log_numbered(moved.belongs)}, with another producer id: it would end nothing, and fence "
+        "nobody. Who has the former producer id cannot begin or end a transaction (INVALID_PRODUCER_ID_MAPPING)"
     )
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from txnwatch.state.abort.fencing import last_door
-from txnwatch.state.model.incident import EndedBy, EndKind, GroupState, IncidentEvent, SinceClock
+from txnwatch.state.model.incident import EndedBy, EndKind, GroupState, IncidentEvent, OutcomeDoubt, SinceClock
 from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.ownership import ADVICE_MEANS, FLINK, Certainty
 from txnwatch.state.model.transaction import TransactionState
@@ -123,6 +123,20 @@ OUTCOME_WORDS: Final = {
         "committed. An abort with --dry-run shows the decision, and writes nothing.",
     ),
 }
+_MOVED_DOUBTS: Final = (OutcomeDoubt.ONGOING_MOVED, OutcomeDoubt.RECORDS_MOVED)
+_ONGOING_MOVED: Final = OUTCOME_WORDS[O.UNKNOWN]._replace(
+    safe="An ABORT marker is right, unless its client was told that it is committed: no coordinator knows it now.",
+    do="Look at it, and ask the owner of the application whether its client was told that it is committed.",
+    then="If it was not, write the ABORT marker. Its command asks first; txnwatch explain prints it.",
+)
+
+
+def outcome_words(event: IncidentEvent) -> OutcomeWords:
+    """The row of a hang."""
+    is_moved = event.outcome_doubt is OutcomeDoubt.ONGOING_MOVED
+    return _ONGOING_MOVED if is_moved else OUTCOME_WORDS[event.expected_outcome]
+
+
 FENCES_FIRST: Final = "The command fences the id first: the application that uses it must start again."
 LOOK_AGAIN: Final = "Look again before you act."
 IF_TRUE: Final = "If this event is true:"
@@ -211,6 +225,8 @@ def _door(event: IncidentEvent) -> str:
 
 
 def _why_hanging(event: IncidentEvent) -> str:
+    if event.outcome_doubt in _MOVED_DOUBTS:
+        return "No marker will ever come: no coordinator finds its transactional id."
     if event.reason is None:
         return "No marker will ever come: no live transaction holds it."
     return f"No marker will ever come: {reason_text(event.reason, event.expected_outcome)} ({event.reason})."
@@ -295,7 +311,14 @@ END_MEANS: Final = {
 # The statements of one incident, in the order in which somebody reads them.
 
 _GROUPS_NAMED: Final = 3
-Shown = Callable[[str], str]
+_LONGEST_DETAIL: Final = 1_000  # a reason is a few sentences
+
+
+class Shown(Protocol):
+    """Makes text of others safe, and cuts it."""
+
+    def __call__(self, text: str, longest: int = ..., /) -> str:
+        """The text."""
 
 
 def tell(event: IncidentEvent, shown: Shown = cut, is_open: Container[str] | None = None) -> tuple[Told, ...]:
@@ -413,17 +436,19 @@ def _groups(event: IncidentEvent, shown: Shown, stopped: str, waiting: str) -> I
 
 
 def _outcome(event: IncidentEvent, shown: Shown) -> str:
-    means = OUTCOME_WORDS[event.expected_outcome].means
+    means = outcome_words(event).means
     if event.expected_outcome is not O.UNKNOWN:
         return means
-    return f"{means}: {shown(event.outcome_detail)}." if event.outcome_detail is not None else f"{means}."
+    return (
+        f"{means}: {shown(event.outcome_detail, _LONGEST_DETAIL)}." if event.outcome_detail is not None else f"{means}."
+    )
 
 
 def _safe(event: IncidentEvent) -> str:
     """Whether it may be ended. What others may have written is said with that condition."""
     if event.verdict is not Verdict.HANGING:
         return VERDICT_WORDS[event.verdict].safe
-    safe = OUTCOME_WORDS[event.expected_outcome].safe
+    safe = outcome_words(event).safe
     if _is_held(event):
         return HELD_SAFE
     return f"{IF_TRUE} {safe[0].lower()}{safe[1:]}" if _is_a_claim(event) else safe
@@ -477,7 +502,7 @@ def _steps(event: IncidentEvent) -> Iterator[Told]:
 
 
 def _steps_of_a_hang(event: IncidentEvent, command: str | None) -> Iterator[Told]:
-    outcome = OUTCOME_WORDS[event.expected_outcome]
+    outcome = outcome_words(event)
     if _is_held(event):
         yield _step(HELD.format(state=event.transaction_state))
     elif command is None or is_look(command):

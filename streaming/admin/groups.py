@@ -299,9 +299,9 @@ class ClusterGroups:
                     _take(row, groups[node], found, problems, unknown)
 
 
-def shown_topics(cluster: Cluster) -> list[str]:
+def shown_topics(cluster: Cluster) -> Iterator[str]:
     """The topics that this user sees."""
-    return [name for name, topic in cluster.known.topics.items() if not topic.is_hidden]
+    yield from (name for name, topic in cluster.known.topics.items() if not topic.is_hidden)
 
 
 def _parts(left: dict[BrokerId, Groups]) -> Iterator[dict[BrokerId, Groups]]:

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import (
     DescribeProducersRequest,
@@ -39,6 +39,7 @@ from txnwatch.state.model.values import (
     Problem,
     ProducerId,
     TopicPartition,
+    coordinator_partition,
     log_numbered,
 )
 from txnwatch.streaming.client.cluster import Cluster, RequestOf, ask_for_each
@@ -46,7 +47,6 @@ from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.hidden_topics import NOT_SHOWN, why_no_log
 from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo, any_of
 from txnwatch.streaming.log.coordinator_log import newest_stamps
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch.streaming.wire.primitives import present
 
 DESCRIBE_IDS = "DESCRIBE on transactional ids"  # for all of them, because the problems of many ids share one line
@@ -203,12 +203,14 @@ class BrokerListings(NamedTuple):
         problems: a coordinator, or a partition of its log, and why its ids are missing.
         silent: those of the problems that are brokers without an answer, or a log that is hidden.
         is_unused: no broker shows the log, and no broker has an id: no transaction was ever begun on this cluster.
+        log_partitions: how many partitions the log has; None if it is not shown.
     """
 
     rows: list[ListedTransaction]
     problems: _Problems
     silent: _Problems
     is_unused: bool = False
+    log_partitions: int | None = None
 
 
 def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> BrokerListings:
@@ -237,7 +239,7 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> B
     if problems == {TRANSACTION_STATE_TOPIC: NOT_SHOWN} and not _any_ids(cluster):
         return BrokerListings([], {}, {}, is_unused=True)
     silent |= {what: why for what, why in problems.items() if what == TRANSACTION_STATE_TOPIC}
-    return BrokerListings(led, problems, silent)
+    return BrokerListings(led, problems, silent, log_partitions=len(before) or None)
 
 
 def _is_orphan(row: ListedTransaction, log: LogLeaders) -> bool:
@@ -300,6 +302,12 @@ def _moved(before: LogLeaders, after: LogLeaders) -> _Problems:
     return _of_all(sorted(led), Problem("its coordinator moved to another broker during the listing"))
 
 
+FORMER_NUMBER: Final = (
+    "the log moves; or its number of partitions was changed (txnwatch doctor says so), and brokers use the former "
+    "number until all of them have restarted"
+)
+
+
 def _not_answered_for(cluster: Cluster, leaders: LogLeaders, silent: _Problems) -> _Problems:
     """The partitions of the log that cannot be listed, and why: an unused id of each partition is described.
 
@@ -325,7 +333,9 @@ def _not_answered_for(cluster: Cluster, leaders: LogLeaders, silent: _Problems) 
             probe = probes[log.partition]
             found = shown.get(probe, NotDescribed(probe, MISSING))
             if isinstance(found, NotDescribed):
-                problems |= _of_all([log], found.problem.of(f"broker {node}"))
+                why = found.problem.of(f"broker {node}")
+                is_former = found.problem.code == ErrorCode.NOT_COORDINATOR
+                problems |= _of_all([log], why.with_hint(FORMER_NUMBER) if is_former else why)
     return problems
 
 

@@ -43,6 +43,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     SpanStart,
     TopicPartition,
+    coordinator_partition,
     log_numbered,
 )
 from txnwatch.state.text import cut, grouped, some
@@ -61,7 +62,6 @@ from txnwatch.streaming.client.hidden_topics import NOT_SHOWN
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
 from txnwatch.streaming.log.coordinator_log import LogRecord, log_of, read_records_anywhere
 from txnwatch.streaming.log.lookups import SpanHistoryReader, closing_marker
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 # DescribeTransactions of some ids, each from its coordinator; an answer counts only if the coordinator did not change.
 #
@@ -96,7 +96,9 @@ def _as_coordinator(found: TransactionDescription, before: LogLeaders, after: Lo
     if after.get(log) != led:
         return NotDescribed(found.transactional_id, Problem(f"the leader of {log} changed during the request"))
     if led.leader != found.coordinator:
-        why = Problem(f"broker {found.coordinator} answered, but it does not lead {log}")
+        why = Problem(f"broker {found.coordinator} answered, but it does not lead {log}").with_hint(
+            messages.FORMER_NUMBER
+        )
         return NotDescribed(found.transactional_id, why)
     return found
 
@@ -207,7 +209,8 @@ class ClusterAdmin:
             return TransactionListing((), why, why, has_ids=False)
         # Without the leaders of the log, any row may come from a former coordinator.
         rows = found.rows if TRANSACTION_STATE_TOPIC not in found.problems else []
-        return TransactionListing(tuple(rows), problem_lines(found.problems), problem_lines(found.silent))
+        problems, silent = problem_lines(found.problems), problem_lines(found.silent)
+        return TransactionListing(tuple(rows), problems, silent, log_partitions=found.log_partitions)
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""

@@ -23,6 +23,7 @@ from txnwatch.state.model.values import (
     Problem,
     TimestampMs,
     TopicPartition,
+    coordinator_partition,
 )
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.hidden_topics import why_no_log
@@ -30,7 +31,7 @@ from txnwatch.streaming.log.coordinator_log import logs_of
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records
-from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, QuickDecoded, coordinator_partition, quick_decode
+from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, QuickDecoded, quick_decode
 from txnwatch.streaming.wire.record_batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, BatchWalker
 
 _HASHED = 1_000  # ids of each partition that are compared with it: if it has others, most of its ids are misplaced

@@ -35,6 +35,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     TimestampMs,
     TopicPartition,
+    coordinator_partition,
     log_numbered,
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
@@ -48,10 +49,7 @@ from txnwatch.streaming.log.transaction_fold import (
     logged_records,
     view_of,
 )
-from txnwatch.streaming.wire.internal_topics import (
-    TransactionLogValue,
-    coordinator_partition,
-)
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchWalker, records, walk
 
 _BEFORE_AN_ID = (b"\x00\x00", b"\x00\x01", b"\x08")  # version of the value, 0 or 1; size of a tagged producer id

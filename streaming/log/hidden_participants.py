@@ -21,6 +21,7 @@ from txnwatch.state.model.values import (
     Offset,
     Problem,
     TopicPartition,
+    coordinator_partition,
     is_foreign,
     log_numbered,
 )
@@ -29,7 +30,6 @@ from txnwatch.streaming.client.hidden_topics import hidden_topics
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 _CLOCK_MS = DurationMs(60_000)  # the coordinator's clock may have been set back since
 _MOST_RECORDS = 2_000_000  # offsets, of all partitions of the log together

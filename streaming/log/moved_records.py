@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from txnwatch.state.model.values import Offset
+from txnwatch.state.model.values import Offset, coordinator_partition
 from txnwatch.state.telling.moved_ids import MovedId
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import LogRecord, logs_of, read_all_records
+from txnwatch.streaming.log.coordinator_log import LogRecord, logs_of
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import logged_records
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch.streaming.wire.record_batch import BatchWalker
 
 _MOST_OFFSETS = 2_000  # of each partition
@@ -32,12 +31,6 @@ def moved_of(cluster: Cluster, transactional_id: str, records: Iterable[LogRecor
     producer_id = next((one.value.producer_id for one in reversed(moved) if one.value is not None), None)
     state = last.value.state if last.value is not None else None
     return MovedId(transactional_id, last.partition or 0, belongs, count, state, producer_id)
-
-
-def read_moved(cluster: Cluster, transactional_id: str) -> MovedId | None:
-    """The same by a read of the whole log; None also if the log could not be read to its end."""
-    records, problem = read_all_records(cluster, transactional_id)
-    return moved_of(cluster, transactional_id, records) if problem is None else None
 
 
 def read_moved_names(cluster: Cluster) -> list[str]:

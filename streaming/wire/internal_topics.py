@@ -122,19 +122,6 @@ def decode_value(value: memoryview | bytes) -> TransactionLogValue:
     )
 
 
-def coordinator_partition(transactional_id: str, partition_count: int) -> int:
-    """The partition of `__transaction_state` that owns the id (`TransactionStateManager.partitionFor`).
-
-    Java's String.hashCode over UTF-16 units, absolute value, with 0 for abs(MIN_VALUE).
-    """
-    hashed = 0
-    encoded = transactional_id.encode("utf-16-be")
-    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
-        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
-    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
-    return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
-
-
 def _state(reader: Reader) -> TransactionState:
     start = reader.position
     raw = reader.int8("transaction status")

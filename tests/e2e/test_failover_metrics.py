@@ -15,9 +15,8 @@ from support.servers import connect, whole
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, coordinator_partition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long

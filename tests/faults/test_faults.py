@@ -24,9 +24,8 @@ from support.scenarios import KAFKA_3, VERSIONS, Fault, Scenario
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, OutcomeDoubt
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, coordinator_partition
 from txnwatch.state.model.verdicts import Verdict
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 pytestmark = pytest.mark.faults
 

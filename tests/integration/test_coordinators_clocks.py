@@ -9,13 +9,12 @@ from support.row_facts import fact_of
 from support.servers import connect, create_coordinators
 from support.topics import create_topic, unique
 from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.values import log_numbered
+from txnwatch.state.model.values import coordinator_partition, log_numbered
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
 from txnwatch.streaming.source.tasks import TaskPlan, plan_reads, run_plan
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 IDS = 12

@@ -16,8 +16,12 @@ from support.servers import Clusters, connect, create_coordinators
 from support.topics import FAILOVER_S, admin_of, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, DurationMs, TopicPartition
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    DurationMs,
+    TopicPartition,
+    coordinator_partition,
+)
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 Ask = Callable[..., tuple[int, dict[str, Any]]]
@@ -71,26 +75,33 @@ def test_what_happened_is_said_and_the_printed_step_ends_it(
     producer, at = begun(changed)
     name = producer.transactional_id
     was, belongs = (f"{TRANSACTION_STATE_TOPIC}-{coordinator_partition(name, count)}" for count in (BEFORE, AFTER))
-    happened = f"records of this id are in {was}, and with {AFTER} partitions it belongs to {belongs}."
     code, answer = ask("explain", name)
     assert "After the next restart of the brokers none does" in answer["rows"][0]["text"][-2]
 
     changed.stop()
     changed.start()
     eventually(lambda: ask("explain", name)[1].get("rows", [{}])[0].get("state") == "hanging", FAILOVER_S, "the hang")
+    where = f"in {was}, and with {AFTER} partitions it belongs to {belongs}"
     for target in (("explain", name), ("explain", "--transactional-id", name), ("explain", str(at))):
         code, answer = ask(*target)
         (row,) = answer["rows"]
         text = " ".join(row["text"])
         assert (code, row["state"]) == (0, "hanging")
-        assert "(KAFKA-7771)" in text
-        assert happened in text
-        assert "is Ongoing: no end was decided, so as far as the log shows nothing of it was committed." in text
-        assert "Write no marker yet" not in text
-        assert "expired (transactional.id.expiration.ms)" not in text
+        assert where in row["outcome"]
+        assert "is Ongoing, so as far as the log shows nothing of it was committed" in row["outcome"]
+        assert row["why"] == "No marker will ever come: no coordinator finds its transactional id."
+        for false in ("Write no marker yet", "it expired", "never existed"):
+            assert false not in text
         (step,) = row["steps"]
-        assert step["text"].startswith("Write the ABORT marker.")
+        assert step["text"].startswith("If it was not, write the ABORT marker")
         assert step["command"] == row["next"]
+    code, answer = ask("find-hanging")
+    (found,) = answer["rows"]
+    assert (found["outcome_doubt"], found["outcome"], found["safe"]) == ("ongoing_moved", row["outcome"], row["safe"])
+    code, answer = ask("abort", "--topic", at.topic, "--partition", "0", "--start-offset", "0", "--dry-run")
+    assert (code, row["safe"] in answer["rows"][0]["detail"]) == (0, True)
+    code, answer = ask("fence", name, "--dry-run")
+    assert (code, "A fence would create the id again" in answer["error"]) == (1, True)
     code, answer = ask("decode", "--transactional-id", name)
     assert code == 0
     states = [(row["partition"], row["transaction_state"]) for row in answer["rows"]]
@@ -100,6 +111,12 @@ def test_what_happened_is_said_and_the_printed_step_ends_it(
     (warned,) = [row for row in answer["rows"] if row["check"] == "log"]
     assert (warned["subject"], warned["status"]) == (TRANSACTION_STATE_TOPIC, "warning")
     assert name in warned["detail"]
+    with contextlib.closing(connect(changed)) as cluster:
+        RawProducer(cluster, name).init()
+    code, answer = ask("explain", name)
+    (again,) = answer["rows"]
+    assert (again["state"], again["next"]) == ("hanging", row["next"]), "the former producer id has open data"
+    assert "Its application has started again since" in " ".join(again["text"])
     printed = shlex.split(row["next"])
     assert main([*printed[1:], "--yes"]) == 0
     capsys.readouterr()

@@ -104,6 +104,8 @@ def test_the_missing_broker_is_named_and_the_last_replica_is_not_restarted(short
             assert f"{short}: {SHORT}: neither a marker nor a record with acks=all can be written." in row["text"]
             assert (steps_of(row), row["next"]) == ([BACK], None), "and no step that restarts broker 1"
             assert row["ends_by_itself"] != "yes"
+        code, answer = ask("fence", deciding.transactional_id, "--dry-run")
+        assert (code, BACK in answer["rows"][0]["detail"]) == (5, True), "the fence would wait for its marker"
         row = explained(ask, str(hung))
         assert (row["state"], row["producer_id"], steps_of(row)[0]) == ("hanging", hang.producer_id, f"1. {BACK}")
         assert ask("fence", hang.transactional_id, "--yes")[0] == 0, "the log has two in-sync replicas"
@@ -116,6 +118,8 @@ def test_the_missing_broker_is_named_and_the_last_replica_is_not_restarted(short
         assert code == 1
         assert "no leader (replicas on broker 2, in sync last: broker 2)" in answer["error"]
         assert "Bring broker 2 back: no other broker may lead it." in answer["error"]
+        code, answer = ask("explain", lost.topic)
+        assert (code, steps_of(answer["rows"][0])) == (1, ["Bring broker 2 back: no other broker may lead it."])
         _, answer = ask("doctor")
         of_partitions = [row for row in answer["rows"] if row["check"] in {"leader", "replicas"}]
         rows = {name: row for row in of_partitions for name in row["subject"].split(", ")}

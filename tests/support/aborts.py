@@ -9,9 +9,8 @@ from support.raw_log import read_log
 from support.raw_producer import RawProducer
 from support.waiting import eventually
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_partition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch.streaming.wire.record_batch import MarkerType
 
 IN_TIME_S = 60.0

@@ -11,7 +11,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import UNKNOWN_PARTITION, TransactionListing
 from txnwatch.state.model.transaction import TransactionDescription
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC as LOG
-from txnwatch.state.model.values import Problem
+from txnwatch.state.model.values import Problem, coordinator_partition
 from txnwatch.streaming.admin.transaction_requests import (
     BrokerListings,
     Filters,
@@ -20,7 +20,6 @@ from txnwatch.streaming.admin.transaction_requests import (
 )
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 NOT_FOUND, NOT_COORDINATOR, LOADING, DENIED = 105, 16, 14, 53
 NAMES = one_id_for_each_partition(2)  # an id of each partition of the log

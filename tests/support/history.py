@@ -23,12 +23,11 @@ from support.servers import connect
 from support.topics import create_topic
 from support.waiting import eventually
 from txnwatch.state.model.transaction import NotDescribed
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_partition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 LOG_PARTITIONS = 2

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from support.transaction_log import a_key, a_value
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, coordinator_partition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.internal_topics import TransactionLogValue, coordinator_partition
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 
 def inject(cluster: Cluster, transactional_id: str, value: TransactionLogValue | None) -> None:

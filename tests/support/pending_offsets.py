@@ -6,10 +6,14 @@ import struct
 
 from support.offset_producer import OffsetProducer
 from support.topics import unique
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
+from txnwatch.state.model.values import (
+    CONSUMER_OFFSETS_TOPIC,
+    SpanStart,
+    TopicPartition,
+    coordinator_partition,
+)
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch_demo.late_write import await_end
 
 COMMITTED, LATE = 1, 2

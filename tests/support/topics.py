@@ -10,9 +10,8 @@ from confluent_kafka import TopicPartition as Committed
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.waiting import eventually
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_partition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 FAILOVER_S = 30.0

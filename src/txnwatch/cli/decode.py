@@ -10,6 +10,7 @@ incomplete. If nothing can be shown, the error has the place and the next step.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,6 +41,7 @@ from txnwatch.state.model.errors import ConfigError, InputError, LaterVersionErr
 from txnwatch.state.model.values import FIRST_OFFSET, TRANSACTION_STATE_TOPIC, Offset, TopicPartition
 from txnwatch.state.telling.commands import Origin, explain_partition
 from txnwatch.state.telling.moved_ids import last_text, moved_text
+from txnwatch.state.text import cut
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import LogRecord, read_all_records, records_of
 from txnwatch.streaming.log.log_files import (
@@ -82,6 +84,13 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "it says what they mean, and which command asks the cluster about it. What a cut or damaged file has before "
         "the damage is shown, and the rest is listed as not checked.",
     )
+    parser.add_argument(
+        "source",
+        nargs="?",
+        type=kafka_text,
+        metavar="FILE",
+        help="a file, as for --file; or a text itself, as a file could have it: bytes, or a line of a log",
+    )
     parser.add_argument("--value", type=kafka_text, metavar="BYTES", help=f"a record's value, as {_FORMS}")
     parser.add_argument("--key", type=kafka_text, metavar="BYTES", help="a record's key, in the same forms")
     parser.add_argument(
@@ -111,6 +120,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 def run(parsed: argparse.Namespace) -> int:
     """Decodes the one source that the flags select."""
     ways = {
+        "FILE": parsed.source is not None,
         "--value/--key": parsed.value is not None or parsed.key is not None,
         "--file": parsed.file is not None,
         "--transactional-id": parsed.transactional_id is not None,
@@ -122,9 +132,11 @@ def run(parsed: argparse.Namespace) -> int:
     if chosen[0] == "--value/--key":
         row = _row_of_bytes(_bytes(parsed.key, "--key"), _bytes(parsed.value, "--value"), "--value")
         return _show(CommandAnswer("decode", "", LogRow, [row]), parsed)
+    wanted = WantedRows(parsed.offset, parsed.count, parsed.transaction_log, _origin(parsed))
+    if chosen[0] == "FILE":
+        return _show(_decode_given(parsed.source, wanted), parsed)
     if chosen[0] == "--file":
-        wanted = WantedRows(parsed.offset, parsed.count, parsed.transaction_log, _origin(parsed))
-        return _show(_decode_file(parsed.file, wanted), parsed)
+        return _show(_decode_file(open_file(parsed.file), wanted), parsed)
     if parsed.bootstrap_server is None:
         raise ConfigError(f"{chosen[0]}: expected --bootstrap-server as well, found none")
     return ask(parsed, lambda cluster: _from_cluster(cluster, parsed))
@@ -218,14 +230,26 @@ class _Reader:
     has_offsets: bool = True
 
 
-def _decode_file(name: str, wanted: WantedRows) -> CommandAnswer:
-    """Decodes a file, or standard input for `-`.
+def _decode_given(given: str, wanted: WantedRows) -> CommandAnswer:
+    """Decodes a file if there is one of this name, else the text itself."""
+    if given == "-" or os.path.exists(given):  # noqa: PTH110 - Path raises for a long text
+        return _decode_file(open_file(given), wanted)
+    try:
+        return _text(GivenFile("the text", given.encode()), wanted)
+    except InputError as exc:
+        raise ConfigError(
+            f"{cut(given)}: no file has this name, and it is neither bytes nor a line of a log that is known. "
+            "A transactional id is given as --transactional-id ID; txnwatch explain takes any other name"
+        ) from exc
+
+
+def _decode_file(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    """Decodes a file, or standard input.
 
     Raises:
-        ConfigError: no such file, or a flag that does not fit to it.
+        ConfigError: a flag does not fit to it.
         InputError: nothing in it can be decoded.
     """
-    given = open_file(name)
     kind = FileKind.SEGMENT if wanted.is_transaction_log else kind_of(given)
     reader = _READERS[kind]
     if wanted.offset is not None and not reader.has_offsets:
@@ -236,6 +260,8 @@ def _decode_file(name: str, wanted: WantedRows) -> CommandAnswer:
         advice = "" if isinstance(exc, LaterVersionError) else f": {reader.advice}"
         why = f"{exc}{advice}" if given.cut is None else _cut_gzip(given)
         raise InputError(f"{given.name} is not {kind} that can be read: {why}") from exc
+    if not given.data:
+        return replace(answer, summary=f"{given.name} is empty")
     if given.cut is None:
         return answer
     return replace(answer, not_checked=(*answer.not_checked, NotChecked(given.name, _cut_gzip(given))))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from txnwatch.cli.one_shot import options_of
-from txnwatch.cli.output import IN_NOTES, utc
+from txnwatch.cli.output import IN_NOTES, Name, utc
 from txnwatch.http_client import Address, HttpClient
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.owners.owner_table import OwnerTable
@@ -88,7 +88,7 @@ class CheckRow:
     """
 
     check: str
-    subject: str
+    subject: Name
     status: Health
     detail: str
     needed_by: str

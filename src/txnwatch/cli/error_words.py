@@ -268,6 +268,7 @@ ERROR_WORDS: Final = (
 # Which row a text has.
 
 _PREFIX = re.compile(r"^(?:org\.apache\.kafka\.[\w.]*\.|errors\.|kafkaerror\.|rd_kafka_resp_err_)", re.IGNORECASE)
+_CODE = re.compile(r"\(-?\d{1,5}\)$")  # INVALID_PRODUCER_EPOCH(47)
 _WORD = re.compile(r"(?:RD_KAFKA_RESP_ERR_)?(\w+)")
 _EXACT = {name: place for place, row in enumerate(ERROR_WORDS) for name in row.names}
 _BY_NAME = {name.lower(): row for row in ERROR_WORDS for name in row.names}
@@ -277,7 +278,9 @@ _PHRASES = [(phrase, place) for place, row in enumerate(ERROR_WORDS) for phrase 
 def word_in(text: str) -> ErrorWord | None:
     """The row of an error name, or of a line with one; None if it has none."""
     if not re.search(r"\s", text.strip()):
-        return _named(text.strip().strip(":;,.()[]{}\"'"))
+        return _named(_CODE.sub("", text.strip()).strip(":;,.()[]{}\"'"))
+    if (named := _named("_".join(text.split()))) is not None:  # concurrent transactions
+        return named
     small = text.lower()
     names = _EXACT.keys() & set(_WORD.findall(text))
     places = [*(_EXACT[name] for name in names), *(place for phrase, place in _PHRASES if phrase in small)]

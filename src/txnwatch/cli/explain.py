@@ -17,7 +17,6 @@ from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
 from txnwatch.cli.explain_connect import with_connect
-from txnwatch.cli.explain_moved import with_moved
 from txnwatch.cli.explain_names import (
     NO_FINDING,
     of_former_id,
@@ -212,7 +211,6 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
         explained = replace(
             explained, text=(*explained.text, *nature_lines(question, partition, found.readings[partition]))
         )
-    explained = with_moved(question, explained, next((span.start for span in open_in(found)), None))
     explained = with_waiting_groups(question, partition, explained)
     explained = with_connect(question, explained, [partition.topic], groups.workers)
     if explained.state != ALL_CLEAR:

@@ -19,7 +19,6 @@ from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
 from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers, with_connect
 from txnwatch.cli.explain_contention import with_contention
-from txnwatch.cli.explain_moved import MOVED, with_moved
 from txnwatch.cli.explain_positions import position_lines, positions_of
 from txnwatch.cli.explain_replicas import because_of, log_blocked, with_replicas
 from txnwatch.cli.explain_words import ERROR_WORD, of_word, with_word
@@ -52,10 +51,18 @@ from txnwatch.state.model.transaction import (
     TransactionDescription,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition, is_foreign
+from txnwatch.state.model.values import (
+    CONSUMER_OFFSETS_TOPIC,
+    INT64,
+    Offset,
+    ProducerId,
+    TopicPartition,
+    coordinator_partition,
+    is_foreign,
+)
 from txnwatch.state.telling.commands import explain_id
 from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, waiting_lines, waiting_means
-from txnwatch.state.telling.moved_ids import WILL_BE_LOST, MovedId, last_text, moved_text
+from txnwatch.state.telling.moved_ids import MovedId, known_text, last_text, moved_text
 from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, GroupPositions, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
@@ -64,15 +71,15 @@ from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
 from txnwatch.streaming.log.coordinator_log import (
     LogRecord,
     history_of,
+    read_all_records,
     read_naming,
     read_records_anywhere,
     read_views,
 )
 from txnwatch.streaming.log.hidden_participants import hidden_of
-from txnwatch.streaming.log.moved_records import moved_of
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
+from txnwatch.streaming.log.moved_records import moved_of, read_moved_names
 
-EXPIRED = "expired"
+EXPIRED, MOVED = "expired", "moved"
 
 
 _LOOKS = 3
@@ -92,13 +99,14 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     except BrokerError as exc:
         raise BrokerError(f"{exc}{because_of(log_blocked(cluster, transactional_id))}") from exc
     described, history = known.described, history_of(known.records)
+    records = read_all_records(cluster, transactional_id)[0] if read_moved_names(cluster) else known.records
     past = past_ends(history)
     if known.problem is not None:
         missing["the coordinators' log"] = known.problem
     hidden = hidden_of(cluster, [described], foreign_topics=foreign_topics)
     missing.update({what: str(why) for what, why in hidden.items()})
     held = set(described.partitions) if described.is_live else _held_last(question, described)
-    ids = producer_ids_of(known.records) | {described.producer_id}
+    ids = producer_ids_of(records) | {described.producer_id}
     anywhere = open_anywhere(question, ids)
     if anywhere.found.covered and not described.is_live and looks > 1:
         return of_known_id(question, transactional_id, looks - 1)
@@ -114,9 +122,11 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     explained = with_groups_behind(question, explained, ids, seen)
     if described.is_live:
         explained = with_replicas(cluster, explained)
-    moved = moved_of(cluster, transactional_id, known.records)
+    moved = moved_of(cluster, transactional_id, records)
     if moved is not None:
-        explained = replace(explained, text=(*explained.text, moved_text(moved), WILL_BE_LOST))
+        explained = replace(
+            explained, text=(*explained.text, moved_text(moved), known_text(moved, described.producer_id))
+        )
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
 
 
@@ -170,7 +180,6 @@ def of_former_id(question: Question, transactional_id: str) -> Explanation | Non
     again = "" if anywhere.strays else " Its application may start again at any time."
     had = f"It had producer id {' and '.join(map(str, sorted(producer_ids_of(records))))}.{again}"
     explained = with_strays(question, replace(explained, text=(*explained.text, had)), anywhere)
-    explained = with_moved(question, explained, next((span.start for span in anywhere.strays), None), moved)
     return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
 
 
@@ -316,6 +325,9 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     state = "unproven" if found.not_checked and not held else ALL_CLEAR
     explained = Explanation(name, state, text=(head, *(() if held else (clear,))))
     explained = _with_held(question, explained, found, held, lambda _, why: why.text[0])
+    unread = [at for at in partitions if found.readings[at].problem is not None]
+    if unread:
+        explained = with_replicas(question.cluster, explained, unread)
     return with_connect(question, explained, [name])
 
 
@@ -338,7 +350,8 @@ def _missing_partition(question: Question, meant: TopicPartition) -> str:
     """Why a partition does not exist, as the beginning of a sentence; nothing if this is not known."""
     topic = question.cluster.known.topics.get(meant.topic)
     if topic is not None and topic.partitions:
-        return f"topic {meant.topic} has the partitions 0 to {max(topic.partitions)}; "
+        last = max(topic.partitions)
+        return f"topic {meant.topic} has {f'the partitions 0 to {last}' if last else 'only partition 0'}; "
     if hidden_topics(question.cluster, [meant.topic]):
         return f"topic {meant.topic}: {why_not_shown(question.cluster, meant.topic)}; "
     records, _ = read_naming(question.cluster, meant.topic)

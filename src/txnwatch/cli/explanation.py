@@ -19,7 +19,7 @@ from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expec
 from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import ExpectedOutcome
+from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState, epoch_text
 from txnwatch.state.model.values import (
@@ -35,6 +35,7 @@ from txnwatch.state.model.values import (
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, VERDICTS, DetectionPolicy, Verdict, is_two_phase
 from txnwatch.state.telling.commands import (
     Origin,
+    abort_marker,
     describe_producers,
     explain_id,
     explain_partition,
@@ -264,7 +265,9 @@ _BEHIND_IT = (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, Stat
 
 def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
     event = span_event(origin, span, proof, None, now_ms)
-    told = once_looked(tell(event), rehearse_abort(origin, span.start.place))
+    is_known = event.outcome_doubt is OutcomeDoubt.ONGOING_MOVED
+    step = abort_marker(origin, span.start.place) if is_known else rehearse_abort(origin, span.start.place)
+    told = once_looked(tell(event), step)
     (holds,) = sentences(told, StatementKind.HOLDS).values()
     at = written(span, proof)
     is_unknown = event.expected_outcome is ExpectedOutcome.UNKNOWN

@@ -77,6 +77,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.model.verdicts import is_two_phase
 from txnwatch.state.telling.commands import Origin, explain_id
+from txnwatch.state.telling.moved_ids import fence_text
 from txnwatch.state.telling.statements import MAY_BE_PREPARED
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.kafka_settings import longest_timeout
@@ -84,7 +85,8 @@ from txnwatch.streaming.admin.replicas import blocked_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import log_of
+from txnwatch.streaming.log.coordinator_log import log_of, read_records_anywhere
+from txnwatch.streaming.log.moved_records import moved_of
 
 _TIMEOUT_S = 10.0
 _WAIT_S = 30.0  # a coordinator writes the markers of a transaction within milliseconds, if it can
@@ -153,7 +155,7 @@ def run(parsed: argparse.Namespace) -> int:
         fence = Fence(cluster, parsed.id or parsed.transactional_id, data)
         found = fence.look()
         if isinstance(found, UnknownTransactionalId):
-            ended: Ended | None = Ended("fenced_before", CLEAN, f"{why_not(found)}: nothing was sent")
+            ended: Ended | None = Ended("fenced_before", CLEAN, f"{fence.why_not(found)}: nothing was sent")
             of_it = "unknown", parsed.producer_id, parsed.producer_epoch
         else:
             effect = fence.effect(found)
@@ -189,14 +191,14 @@ def _without_a_fence(
     if not is_as_named(found, parsed.producer_epoch):
         expected = f"expected epoch {parsed.producer_epoch} or a higher one, found {before}"
         return Ended("refused", REFUSED, f"{expected}: nothing was sent")
-    useless = fence.useless()
+    useless = fence.useless(found)
     if useless is not None:
         return useless
     if parsed.dry_run:
         return Ended("dry_run", CLEAN, f"would send InitProducerId: {effect}")
     if not parsed.yes and not confirmed(what_it_ends(found, before, effect), "Fence it?"):
         return Ended("refused", REFUSED, "not confirmed: nothing was sent")
-    return fence.useless()  # the operator may have waited
+    return fence.useless(found)  # the operator may have waited
 
 
 class Fence:
@@ -216,7 +218,7 @@ class Fence:
             TxnwatchError: there is nothing to fence.
         """
         found = self._described()
-        why = why_not(found)
+        why = self.why_not(found)
         if isinstance(found, UnknownTransactionalId) and self._data is not None:
             return found
         if why is not None:
@@ -227,12 +229,22 @@ class Fence:
         assert isinstance(found, DescribedTransaction)
         return found
 
+    def why_not(self, found: TransactionDescription) -> str | None:
+        """Why the id cannot be fenced at all; None if it can be."""
+        if isinstance(found, UnknownTransactionalId):
+            records, _ = read_records_anywhere(self._cluster, self._id)
+            moved = moved_of(self._cluster, self._id, records)
+            if moved is not None:
+                return fence_text(moved)
+        return why_not(found)
+
     def effect(self, found: DescribedTransaction) -> str:
         """What the fence does to the id and to its application, and what to know before."""
         longest = longest_timeout(self._cluster, found.coordinator)
-        return effect_of(found, longest, lambda advice: advice_text(self._cluster, advice, found))
+        said = effect_of(found, longest, lambda advice: advice_text(self._cluster, advice, found))
+        return f"{said}{because_of(blocked_of(self._cluster, found.partitions))}".removesuffix(".")
 
-    def useless(self) -> Ended | None:
+    def useless(self, found: DescribedTransaction) -> Ended | None:
         """How the command ends if nothing is worth sending; None if InitProducerId may be sent.
 
         Raises:
@@ -241,7 +253,8 @@ class Fence:
         if self._is_unneeded():
             detail = "the transaction that hung has ended: no fence is needed, and nothing was sent"
             return Ended("refused", REFUSED, detail)
-        blocked = log_blocked(self._cluster, self._id)
+        waits_for = found.partitions if found.is_ending else ()  # a fence waits for their markers
+        blocked = [*log_blocked(self._cluster, self._id), *blocked_of(self._cluster, waits_for)]
         return Ended("refused", REFUSED, f"nothing was sent{because_of(blocked)}") if blocked else None
 
     def _is_unneeded(self) -> bool:

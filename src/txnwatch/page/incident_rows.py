@@ -138,7 +138,7 @@ def told(known: Knowledge, event: IncidentEvent, longest: int = LONGEST_NAME) ->
     command, look = event.suggested_command, _look(known.store.commands, event)
     if command is not None and (not known.store.is_of_ledger or len(command) > _LONGEST_COMMAND):
         event = replace(event, suggested_command=look if look is not None and len(look) <= _LONGEST_COMMAND else None)
-    found = tell(event, lambda foreign: name(foreign, longest), _still_open(event, known.spans))
+    found = tell(event, lambda foreign, most=longest: name(foreign, most), _still_open(event, known.spans))
     return look_again(found, look) if known.truth.state is PageState.UNKNOWN else found
 
 

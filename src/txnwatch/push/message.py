@@ -171,8 +171,8 @@ def harmless(text: str, longest: int = LONGEST_TEXT) -> str:
     return shown
 
 
-def _name(text: str) -> str:
-    return harmless(text, _LONGEST_NAME)
+def _name(text: str, longest: int = _LONGEST_NAME) -> str:
+    return harmless(text, longest)
 
 
 def _inert(text: str) -> str:

@@ -67,6 +67,28 @@ def test_a_snapshot_shows_the_oldest_open_transaction_first(capsys: pytest.Captu
     assert "left out: 2 rows: --count 1" in text
 
 
+def test_a_file_or_a_text_is_given_without_a_flag(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    line = "[2026-11-29] INFO Initialized transactionalId app with producerId 9 and producer epoch 3"
+    path = put(tmp_path / f"{NAME}.snapshot", SNAPSHOT)
+    for given, field in (
+        (str(path), "current_transaction_start_offset"),
+        (line, "what"),
+        (a_value(VALUE).hex(), "version"),
+    ):
+        assert main(["decode", given, "--format", "json"]) == 0
+        assert field in json.loads(capsys.readouterr().out)["rows"][0]
+    for given, why in (
+        ("nothing-here", "no file has this name"),
+        (str(tmp_path), "found a directory"),
+        ("x" * 5_000, "no file"),
+    ):
+        assert main(["decode", given]) == 2
+        assert why in capsys.readouterr().err
+    assert main(["decode", str(path), "--file", str(path)]) == 2
+    assert main(["decode", str(put(tmp_path / "empty", b""))]) == 0
+    assert "is empty" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["orders-0/evidence", f"backup/{NAME}.log", f"backup-3/{NAME}.log.deleted"])
 def test_the_coordinators_log_is_recognised_by_its_records(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str

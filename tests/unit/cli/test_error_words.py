@@ -25,6 +25,8 @@ ORIGIN = Origin("cluster", "a:1", command_config="it's.properties")
 
 SAME = {
     "CONCURRENT_TRANSACTIONS": "CONCURRENT_TRANSACTIONS",
+    "concurrent transactions": "CONCURRENT_TRANSACTIONS",
+    "INVALID_PRODUCER_EPOCH(47)": "INVALID_PRODUCER_EPOCH",
     "concurrent_transactions": "CONCURRENT_TRANSACTIONS",
     "Errors.CONCURRENT_TRANSACTIONS": "CONCURRENT_TRANSACTIONS",
     "INVALID_TXN_STATE": "INVALID_TXN_STATE",

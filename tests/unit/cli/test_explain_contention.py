@@ -7,10 +7,10 @@ import pytest
 from txnwatch.cli.explain_contention import CONTENDED, with_contention
 from txnwatch.cli.explain_names import NO_FINDING
 from txnwatch.cli.explanation import OPEN, Explanation
-from txnwatch.state.evidence.contention import Contention
+from txnwatch.state.evidence.contention import Contention, SeriesOf
 
 FIRST_MS = 1_700_000_000_000
-SERIES = Contention(12, 11, FIRST_MS, FIRST_MS + 13_000, 0, 22, is_proven=True)
+SERIES = Contention(12, 11, FIRST_MS, FIRST_MS + 13_000, 0, 22, SeriesOf.TAKEOVERS)
 SOON_MS, LATER_MS = SERIES.last_ms + 1_000, SERIES.last_ms + 3_600_000
 
 
@@ -37,9 +37,19 @@ def test_an_id_is_not_idle_while_two_clients_use_it(state: str, now_ms: int, tol
 
 
 def test_what_the_log_does_not_prove_is_not_said() -> None:
-    series = SERIES._replace(is_proven=False)
+    series = SERIES._replace(of=SeriesOf.EITHER)
     found = with_contention(Explanation("app", OPEN, text=("app: Ongoing.",)), series, SOON_MS)
     assert "each right before the next InitProducerId, for it or by the client itself" in found.text[1]
+
+
+def test_a_client_that_aborts_by_itself_is_not_told_to_be_two() -> None:
+    found = with_contention(
+        Explanation("app", "idle", text=("app: Empty.",)), SERIES._replace(of=SeriesOf.OWN), SOON_MS
+    )
+    text = " ".join(found.text)
+    assert "each by the client itself, right before the next InitProducerId" in text
+    assert "Two clients" not in text
+    assert (found.state, "Look for the error in the log of the client" in text) == (CONTENDED, True)
 
 
 def test_an_id_without_a_series_is_told_as_before() -> None:

@@ -27,7 +27,9 @@ from txnwatch.cli import (
     output,
     status,
 )
+from txnwatch.cli.doctor_rows import CheckRow, owner_rows
 from txnwatch.cli.output import CommandAnswer, Name, NotChecked, Prose, event_line, write
+from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.page import words
 from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
@@ -50,6 +52,13 @@ MOST_CALLS = 10 * LONGEST_MESSAGE
 
 def of_length(form: str, length: int) -> str:
     return (form * length)[:length]
+
+
+def test_a_long_id_widens_no_table_of_doctor() -> None:
+    stream = io.StringIO()
+    rows = list(owner_rows(["x" * 4_000], OwnerTable()))
+    write(CommandAnswer("doctor", "cluster", CheckRow, rows), "text", stream)
+    assert max(map(len, stream.getvalue().splitlines())) < 3 * LONGEST_NAME
 
 
 def event_of(form: str, length: int) -> IncidentEvent:

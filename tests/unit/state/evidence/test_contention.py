@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.facts import PRODUCER
-from txnwatch.state.evidence.contention import FEWEST_TAKEOVERS, LONGEST_PAUSE_MS, Contention, contention_of
+from txnwatch.state.evidence.contention import FEWEST_TAKEOVERS, LONGEST_PAUSE_MS, Contention, SeriesOf, contention_of
 from txnwatch.state.evidence.past_ends import past_ends
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.coordinator_log import LogRecord, history_of
@@ -71,21 +71,21 @@ def test_a_storm_is_counted_from_its_first_transaction() -> None:
         last_ms=START_MS + 11 * STEP_MS - 1,
         first_epoch=0,
         last_epoch=22,
-        is_proven=True,
+        of=SeriesOf.TAKEOVERS,
     )
 
 
 def test_the_client_may_have_aborted_if_its_abort_raises_the_epoch_too() -> None:
     contention = found(storm(4, version=2))
     assert contention is not None
-    assert (contention.aborted, contention.is_proven) == (4, False)
+    assert (contention.aborted, contention.of) == (4, SeriesOf.EITHER)
 
 
 def test_one_takeover_that_is_not_proven_makes_the_series_so() -> None:
     log = storm(3)[:-1] + storm(2, first_ms=START_MS + 10 * STEP_MS, version=2)
     contention = found(log)
     assert contention is not None
-    assert (contention.aborted, contention.is_proven) == (5, False)
+    assert (contention.aborted, contention.of) == (5, SeriesOf.EITHER)
 
 
 def test_only_the_last_series_counts() -> None:
@@ -94,24 +94,42 @@ def test_only_the_last_series_counts() -> None:
     assert (contention.aborted, contention.inits) == (3, 4)
 
 
+OWN = {
+    "it names its epoch, and its transaction is aborted for it": storm(11, asked=1),
+    "it aborts first (librdkafka since 2.0), or it starts again": [
+        one
+        for epoch in range(9)
+        for one in (
+            given(epoch, START_MS + 2_000 * epoch),
+            *transaction(epoch, START_MS + 2_000 * epoch + 1, raised=0),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("log", OWN.values(), ids=OWN.keys())
+def test_a_client_that_asks_for_a_new_epoch_after_each_error_is_a_series_of_its_own(log: Log) -> None:
+    contention = found(log)
+    assert contention is not None
+    assert contention.of is SeriesOf.OWN
+
+
+def test_takeovers_among_them_make_it_either() -> None:
+    log = storm(3)[:-1] + storm(3, first_ms=START_MS + 10 * STEP_MS, asked=1)[1:]
+    contention = found(log)
+    assert contention is not None
+    assert contention.of is SeriesOf.EITHER
+
+
 NONE = {
     "fewer": storm(FEWEST_TAKEOVERS - 1),
     "restarts that are far apart": storm(11, pause_ms=2 * LONGEST_PAUSE_MS),
-    "a client that asks for a new epoch after each error": storm(11, asked=1),
     "commits of producers that live for one transaction": [
         one
         for epoch in range(9)
         for one in (
             given(epoch, START_MS + 2_000 * epoch),
             *transaction(epoch, START_MS + 2_000 * epoch + 1, raised=0, state=S.PREPARE_COMMIT),
-        )
-    ],
-    "aborts of an old client, which asks for a new epoch or starts again": [
-        one
-        for epoch in range(9)
-        for one in (
-            given(epoch, START_MS + 2_000 * epoch),
-            *transaction(epoch, START_MS + 2_000 * epoch + 1, raised=0),
         )
     ],
     "nothing": [],

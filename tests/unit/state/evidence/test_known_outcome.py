@@ -37,6 +37,7 @@ VIEW = CoordinatorView(
     coordinator_epoch=0,
 )
 OWNED = changed(NOW, view=VIEW, log_epoch=0)
+MOVED = "they are in __transaction_state-0, and with 50 partitions it belongs to __transaction_state-18"
 
 
 def with_row(**changes: Any) -> SpanConfirmation:
@@ -69,6 +70,21 @@ OUTCOMES: dict[str, tuple[SpanCandidate, SpanConfirmation, Outcome]] = {
     "the coordinator has moved on": (OWNED, moved_on(7), unknown(D.COORDINATOR_MOVED_ON)),
     "the id has another producer id": (OWNED, moved_on(8), unknown(D.PRODUCER_ID_SUPERSEDED)),
     "the id has expired": (OWNED, replace(WHOLE, is_settled=False), unknown(D.ID_EXPIRED)),
+    "no coordinator finds the id, because the log has more partitions now": (
+        changed(OWNED, view=changed(VIEW, state=TransactionState.ONGOING)),
+        replace(WHOLE, is_settled=False, log_partitions=50),
+        unknown(D.ONGOING_MOVED, MOVED),
+    ),
+    "the same, and its last transaction has ended": (
+        OWNED,
+        replace(WHOLE, is_settled=False, log_partitions=50),
+        unknown(D.RECORDS_MOVED, MOVED),
+    ),
+    "the id is in its partition, and has expired": (
+        OWNED,
+        replace(WHOLE, is_settled=False, log_partitions=1),
+        unknown(D.ID_EXPIRED),
+    ),
     "the leader of the log is not known": (
         OWNED,
         replace(WHOLE, log_epoch=Problem("no leader")),

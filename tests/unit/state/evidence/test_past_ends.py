@@ -64,7 +64,7 @@ CASES: dict[str, tuple[Log, EndCause]] = {
     ),
     "the timeout, then its client asks for a new epoch": (
         OLD + aborted(4, LATE_MS) + init(4, LATE_MS + 19),
-        C.TIMEOUT_OR_FENCE,
+        C.TIMEOUT_OR_ASKED,
     ),
     "its client asks twice, and nobody starts again": (
         OLD + aborted(4, SOON_MS) + init(4, SOON_MS + 9) + init(5, SOON_MS + 19),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.telling.moved_ids import MovedId, last_text, moved_text, moved_warning, told_of
-from txnwatch.state.telling.statements import StatementKind
+from txnwatch.state.telling.moved_ids import MovedId, fence_text, known_text, last_text, moved_text, moved_warning
 
 MEANS = {
     S.ONGOING: "nothing of it was committed",
@@ -28,7 +27,6 @@ def moved(last: S | None) -> MovedId:
 @pytest.mark.parametrize("last", [*S, None])
 def test_only_a_transaction_whose_end_was_not_decided_was_surely_not_committed(last: S | None) -> None:
     assert MEANS[last] in last_text(moved(last))
-    assert moved(last).has_open_end is (last is S.ONGOING)
 
 
 def test_what_happened_has_both_partitions() -> None:
@@ -39,9 +37,12 @@ def test_what_happened_has_both_partitions() -> None:
     assert "records of 3 ids (checkout-1" in moved_warning("checkout-1 and 2 more", 3)
 
 
-def test_the_step_is_the_marker_with_the_condition_under_which_it_is_right() -> None:
-    kinds = [one.kind for one in told_of(moved(S.ONGOING), "txnwatch abort")]
-    assert kinds == [StatementKind.OUTCOME, StatementKind.SAFE, StatementKind.NEXT]
-    _, safe, step = told_of(moved(S.ONGOING), "txnwatch abort")
-    assert "unless its client was told that it is committed" in safe.text
-    assert step.command == "txnwatch abort"
+def test_an_id_that_has_started_again_is_known_under_another_producer_id() -> None:
+    assert known_text(moved(S.ONGOING), 7).startswith("Its coordinator still knows it.")
+    assert known_text(moved(S.ONGOING), 8).endswith("Its application has started again since, with producer id 8.")
+
+
+def test_a_fence_would_create_the_id_again() -> None:
+    text = fence_text(moved(S.ONGOING))
+    assert "A fence would create the id again in __transaction_state-4" in text
+    assert "never existed" not in text

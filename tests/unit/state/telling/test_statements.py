@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from support.incidents import APPLICATION_VALUE, OWNER_VALUE, a_life, an_event
-from txnwatch.state.model.incident import EndKind, ExpectedOutcome
+from txnwatch.state.evidence.outcome import Doubt
+from txnwatch.state.model.incident import EndKind, ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
 from txnwatch.state.model.verdicts import Reason, Verdict
 from txnwatch.state.telling.renderings import as_json, blocks, lines, look_again, once_looked, sentences, steps_of
@@ -38,6 +39,23 @@ def test_every_open_incident_has_each_answer(verdict: Verdict) -> None:
     told = as_json(tell(an_event(verdict=verdict, suggested_command=LOOK)))
     assert all(told[kind] for kind in ("holds", "why", "safe", "ends"))
     assert told["steps"][0]["command"] == LOOK
+
+
+@pytest.mark.parametrize("kind", OutcomeDoubt)
+def test_why_an_outcome_is_unknown_is_told_whole(kind: OutcomeDoubt) -> None:
+    why = Doubt(kind, "__transaction_state-49: leader epoch 12 then, 13 now").text
+    event = an_event(expected_outcome="unknown", outcome_doubt=kind, outcome_detail=why)
+    assert why in sentences(tell(event), StatementKind.OUTCOME)["outcome"]
+
+
+def test_an_ongoing_transaction_that_no_coordinator_finds_may_be_aborted_unless_its_client_knows_better() -> None:
+    event = an_event(expected_outcome="unknown", outcome_doubt="ongoing_moved", suggested_command=LOOK)
+    told = as_json(tell(event))
+    assert told["why"] == "No marker will ever come: no coordinator finds its transactional id."
+    assert told["safe"].startswith("An ABORT marker is right, unless its client was told that it is committed")
+    look, then = told["steps"]
+    assert (look["command"], then["command"]) == (LOOK, None)
+    assert "If it was not, write the ABORT marker" in then["text"]
 
 
 def test_what_is_over_has_an_end_and_no_step() -> None:
@@ -139,8 +157,8 @@ def test_the_last_step_names_the_log_partition_of_the_id(log: str | None) -> Non
 def test_names_of_others_are_shown_as_the_reader_wants() -> None:
     event = an_event(transactional_id="evil", topic="evil", outcome_detail="evil", expected_outcome="unknown")
     groups = [{"group_id": "evil", "partitions": ()}]
-    told = tell(an_event(transactional_id="evil", topic="evil", waiting_groups=groups), lambda _: "harmless")
-    assert "evil" not in str([*told, *tell(event, lambda _: "harmless")]).replace("suggested", "")
+    told = tell(an_event(transactional_id="evil", topic="evil", waiting_groups=groups), lambda *_: "harmless")
+    assert "evil" not in str([*told, *tell(event, lambda *_: "harmless")]).replace("suggested", "")
 
 
 def test_one_step_has_no_number_and_its_command_is_behind_it() -> None:

@@ -6,6 +6,7 @@ from support.fake_brokers import LEADERS, NAMES, FakeBrokers
 from txnwatch.state.model.transaction import NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.values import Problem
+from txnwatch.streaming.admin.transaction_requests import FORMER_NUMBER
 from txnwatch.streaming.client.metadata import PartitionInfo
 
 
@@ -17,7 +18,9 @@ def test_the_answer_of_the_leader_counts() -> None:
 def test_the_answer_of_a_broker_that_does_not_lead_the_partition_of_the_id_does_not_count() -> None:
     found = FakeBrokers(found={NAMES[0]: 2}).describe(*NAMES)
     assert found == {
-        NAMES[0]: NotDescribed(NAMES[0], Problem(f"broker 2 answered, but it does not lead {LOG}-0")),
+        NAMES[0]: NotDescribed(
+            NAMES[0], Problem(f"broker 2 answered, but it does not lead {LOG}-0").with_hint(FORMER_NUMBER)
+        ),
         NAMES[1]: UnknownTransactionalId(NAMES[1], 2),
     }
 

@@ -11,7 +11,7 @@ from support.problems import a_problem
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.values import Problem
-from txnwatch.streaming.admin.transaction_requests import DESCRIBE_IDS, BrokerListings, Filters
+from txnwatch.streaming.admin.transaction_requests import DESCRIBE_IDS, FORMER_NUMBER, BrokerListings, Filters
 from txnwatch.streaming.admin.transactions import problem_lines
 from txnwatch.streaming.client.hidden_topics import NOT_SHOWN
 from txnwatch.streaming.client.metadata import PartitionInfo
@@ -70,7 +70,7 @@ LOSSES: dict[str, tuple[FakeBrokers, list[int], dict[str, str]]] = {
     "it has not begun to load, and lists without an error": (
         FakeBrokers(describing={2: NOT_COORDINATOR}),
         [1, 2],
-        {f"{LOG}-1": "broker 2: NOT_COORDINATOR"},
+        {f"{LOG}-1": f"broker 2: NOT_COORDINATOR: {FORMER_NUMBER}"},
     ),
     "ids are hidden": (
         FakeBrokers(describing={1: DENIED, 2: DENIED}),

@@ -4,12 +4,8 @@ import pytest
 
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.wire.internal_topics import (
-    TransactionLogValue,
-    coordinator_partition,
-    decode_key,
-    decode_value,
-)
+from txnwatch.state.model.values import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue, decode_key, decode_value
 
 S = TransactionState
 TV = (("tv", (0,)),)
