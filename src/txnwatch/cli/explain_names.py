@@ -350,8 +350,8 @@ def _missing_partition(question: Question, meant: TopicPartition) -> str:
     """Why a partition does not exist, as the beginning of a sentence; nothing if this is not known."""
     topic = question.cluster.known.topics.get(meant.topic)
     if topic is not None and topic.partitions:
-        last = max(topic.partitions)
-        return f"topic {meant.topic} has {f'the partitions 0 to {last}' if last else 'only partition 0'}; "
+        highest = max(topic.partitions)
+        return f"topic {meant.topic} has {f'the partitions 0 to {highest}' if highest else 'only partition 0'}; "
     if hidden_topics(question.cluster, [meant.topic]):
         return f"topic {meant.topic}: {why_not_shown(question.cluster, meant.topic)}; "
     records, _ = read_naming(question.cluster, meant.topic)
