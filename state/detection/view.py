@@ -20,7 +20,6 @@ from txnwatch.state.model.facts import (
 from txnwatch.state.model.findings import Finding, TransactionMoved
 from txnwatch.state.model.incident import EndedBy
 from txnwatch.state.model.transaction import (
-    COMPLETE_STATES,
     COMPLETED_AS,
     COVER,
     ITS_OWN,
@@ -88,7 +87,7 @@ def follow(
         is_consecutive: False if something between the two was not read or is no longer there.
     """
     same = prior if prior is not None and is_consecutive and is_same_transaction(prior, view) else None
-    if same is not None and view.state in COMPLETE_STATES and not view.participants:
+    if same is not None and view.state.is_complete and not view.participants:
         # Complete* does not contain its partitions; they are needed for the reason of a hang, and for its outcome.
         view = replace(view, participants=same.participants)
     if prior is not None and appended_under(prior) != appended_under(view):
@@ -108,7 +107,7 @@ def follow(
 
 def _began_before_its_range(ended: CoordinatorView) -> bool:
     """Whether a range has the end of a transaction and not its beginning: only the state can judge what follows it."""
-    return ended.state in COMPLETE_STATES and ended.epoch_use is EpochUse.UNJUDGED and ended.data_epoch is None
+    return ended.state.is_complete and ended.epoch_use is EpochUse.UNJUDGED and ended.data_epoch is None
 
 
 def _after_end(prior: CoordinatorView, decided: FirstDecision | None) -> CoordinatorView:
@@ -150,7 +149,7 @@ def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
         return prior.state is TransactionState.ONGOING and prior.producer_epoch == view.producer_epoch
     if view.data_epoch is not None and prior.data_epoch not in {None, view.data_epoch}:
         return False
-    if prior.state in COMPLETE_STATES and view.data_epoch is not None and view.epoch_use is not EpochUse.SHARED:
+    if prior.state.is_complete and view.data_epoch is not None and view.epoch_use is not EpochUse.SHARED:
         return False  # its own range has its Ongoing record: another transaction, even if the start is equal
     return prior.state.is_live or (prior.state is view.state and prior.producer_epoch == view.producer_epoch)
 
@@ -165,7 +164,7 @@ def _lowest_unused(view: CoordinatorView) -> ProducerEpoch | None:
     """The epoch from which on no transaction has begun; it may be above that of the view. None if it is not known."""
     if view.state is TransactionState.EMPTY:
         return view.first_unused
-    if view.state in COMPLETE_STATES and view.data_epoch is not None:
+    if view.state.is_complete and view.data_epoch is not None:
         return ProducerEpoch(view.data_epoch + 1)
     return None
 
@@ -228,7 +227,7 @@ def _previous_end(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | 
     if prior.state is TransactionState.EMPTY:
         return prior.previous_outcome, prior.previous_end_epoch
     is_raised = prior.data_epoch is None or view.producer_epoch > prior.data_epoch
-    is_its_own = prior.state in COMPLETE_STATES and prior.epoch_use in ITS_OWN and is_raised
+    is_its_own = prior.state.is_complete and prior.epoch_use in ITS_OWN and is_raised
     if not is_its_own or prior.state.outcome is None:
         return UNKNOWN_PREVIOUS, None
     return prior.state.outcome, prior.producer_epoch
@@ -271,7 +270,7 @@ def decision_of(view: CoordinatorView, producer_epoch: ProducerEpoch | None, *, 
     """The first decision about a transaction, by the record that has it; None if the record decides nothing."""
     if view.state.outcome is None:
         return None
-    is_final = view.state in COMPLETE_STATES
+    is_final = view.state.is_complete
     return FirstDecision(
         view.state, view.start_ms, producer_epoch, view.log_offset, view.record_timestamp_ms, is_first, is_final
     )

@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 from txnwatch.state.detection.view import RAISES_EPOCH, begun, decision_of, end_of
 from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.incident import EndedBy
-from txnwatch.state.model.transaction import COMPLETE_STATES, CoordinatorView, Marker, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
 from txnwatch.state.model.values import DurationMs, ProducerEpoch, TimestampMs, TopicPartition
 
 
@@ -134,7 +134,7 @@ class _EndRecords:
 
     def take(self, view: CoordinatorView) -> None:
         """Takes another record with a decision about the transaction."""
-        is_complete = view.state in COMPLETE_STATES
+        is_complete = view.state.is_complete
         if not (is_complete and view.state.outcome == self.last.state.outcome):
             self.last = view
         self.complete_ms = view.record_timestamp_ms if is_complete else None

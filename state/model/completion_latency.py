@@ -20,11 +20,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
-from txnwatch.state.model.values import NO_TIME, CoordinatorEpoch, DurationMs, TimestampMs
+from txnwatch.state.model.values import NO_TIME, CoordinatorEpoch, DurationMs, TimestampMs, plain_members
 
 BOUNDS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 
 
+@plain_members
 class Stage(StrEnum):
     """Which duration was measured."""
 

@@ -28,11 +28,20 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
     log_numbered,
+    plain_members,
 )
 
 
+@plain_members
 class TransactionState(StrEnum):
-    """Transaction states in Kafka's spelling (class `TransactionState`); states 6 and 7 are never in the log."""
+    """Transaction states in Kafka's spelling (class `TransactionState`); states 6 and 7 are never in the log.
+
+    Attributes:
+        outcome: `commit` or `abort` if the state decides it, else None.
+        is_prepare: Prepare*: the outcome is decided, and markers are still missing.
+        is_complete: Complete*: every marker is written.
+        is_live: Ongoing or Prepare*: the coordinator still has to write markers to the participants.
+    """
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -42,6 +51,13 @@ class TransactionState(StrEnum):
     COMPLETE_ABORT = "CompleteAbort"
     DEAD = "Dead"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+    def __init__(self, name: str) -> None:
+        decided = name.removeprefix("Prepare").removeprefix("Complete").lower()
+        self.outcome: str | None = decided if decided in {"commit", "abort"} else None
+        self.is_complete = name.startswith("Complete")
+        self.is_prepare = self.outcome is not None and not self.is_complete
+        self.is_live = self.is_prepare or name == "Ongoing"
 
     @classmethod
     def from_id(cls, state_id: int) -> TransactionState:
@@ -59,35 +75,11 @@ class TransactionState(StrEnum):
         """Kafka's numeric id of the state."""
         return _BY_ID.index(self)
 
-    @property
-    def is_live(self) -> bool:
-        """Ongoing or Prepare*: the coordinator still has to write markers to the participants."""
-        return self in _LIVE
-
-    @property
-    def is_prepare(self) -> bool:
-        """Prepare*: the outcome is decided, and markers are still missing."""
-        return self in _PREPARE
-
-    @property
-    def outcome(self) -> str | None:
-        """`commit` or `abort` if the state decides it, else None."""
-        return _OUTCOME.get(self)
-
 
 _BY_ID = tuple(TransactionState)
-_LIVE = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-_PREPARE = _LIVE - {TransactionState.ONGOING}
 COMPLETED_AS = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
-}
-COMPLETE_STATES = frozenset(COMPLETED_AS.values())
-_OUTCOME = {
-    TransactionState.PREPARE_COMMIT: "commit",
-    TransactionState.COMPLETE_COMMIT: "commit",
-    TransactionState.PREPARE_ABORT: "abort",
-    TransactionState.COMPLETE_ABORT: "abort",
 }
 
 
@@ -189,6 +181,7 @@ class SpanData(NamedTuple):
     last_timestamp_ms: TimestampMs | None
 
 
+@plain_members
 class EpochUse(StrEnum):
     """Whether only the transaction in view can have written data of its epoch; the rules are in detection/view.py."""
 

@@ -8,14 +8,12 @@ are whole only behind the last hole of its partition.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from txnwatch.state.audit.audit_facts import AuditedId, LoggedState, NotAudited
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     DurationMs,
@@ -30,9 +28,9 @@ from txnwatch.streaming.client.hidden_topics import why_no_log
 from txnwatch.streaming.log.coordinator_log import logs_of
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
-from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records
-from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, QuickDecoded, quick_decode
-from txnwatch.streaming.wire.record_batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, BatchWalker
+from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records, quick_record
+from txnwatch.streaming.wire.internal_topics import quick_decode
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, BatchWalker
 
 _HASHED = 1_000  # ids of each partition that are compared with it: if it has others, most of its ids are misplaced
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
@@ -43,41 +41,6 @@ class IdHistories(NamedTuple):
 
     ids: dict[str, AuditedId] | None
     missing: tuple[NotAudited, ...]
-
-
-# Most records of a large log are of ids that are idle. Their values have the fields at places that follow from the key.
-
-_value = struct.Struct(">hqhib").unpack_from  # version, producer id, epoch, timeout, state
-_times = struct.Struct(">qq").unpack_from
-_int16 = struct.Struct(">h").unpack_from
-_VALUE_SIZE, _TIMES_SIZE, _KEY_PREFIX = 17, 16, 4
-_NONE_OR_EMPTY = (b"\0\0\0\0", b"\xff\xff\xff\xff")
-_WITH_CLIENT_VERSION = frozenset({5, 15})  # sizes of the tags that end with it; see `quick_decode`
-
-
-def idle_state(raw: bytes, at: int, seen: QuickDecoded) -> LoggedState | None:
-    """The record of a batch that `quick_decode` has accepted; None if it names participants, and is decoded exactly."""
-    end, offset, _, timestamp_ms, key, *_ = seen
-    value = raw.index(key, at + HEADER_SIZE) + len(key)
-    value += 2 if raw[value] >= 0x80 else 1
-    version, producer_id, epoch, timeout_ms, state = _value(raw, value)
-    times = value + _VALUE_SIZE + (1 if version else 4)
-    if raw[value + _VALUE_SIZE] > 1 if version else raw[value + _VALUE_SIZE : times] not in _NONE_OR_EMPTY:
-        return None
-    updated_ms, start_ms = _times(raw, times)
-    tags = end - 1 - times - _TIMES_SIZE
-    client = _int16(raw, end - 3)[0] if tags in _WITH_CLIENT_VERSION else 0
-    return LoggedState(
-        offset,
-        timestamp_ms,
-        TransactionState.from_id(state),
-        producer_id,
-        epoch,
-        timeout_ms,
-        start_ms if start_ms >= 0 else None,
-        updated_ms,
-        client if version else None,
-    )
 
 
 class IdHistoryFold(BatchWalker):
@@ -104,20 +67,19 @@ class IdHistoryFold(BatchWalker):
         raw, at = bytes(buffer), 0
         while True:
             seen = quick_decode(raw, at)
-            state = None
-            if seen is None or seen[7] or seen[5] == NO_PRODUCER_ID or (state := idle_state(raw, at, seen)) is None:
+            if seen is None:
                 found = next(self.headers(raw, at), None)
                 if found is None:
                     return
                 at = self._decode(raw, *found)
                 continue
-            end, offset, leader_epoch, timestamp_ms, key, *_ = seen
+            end, offset, leader_epoch, timestamp_ms, *_ = seen
             if offset >= self.end:
                 self.position = self.end
                 return
             self._stamp(timestamp_ms, is_hole=offset > self.position)
             if offset >= self.start:
-                self.found.setdefault(key[_KEY_PREFIX:].decode(), []).append(state)
+                self._add(quick_record(raw, seen))
             self.leader_epoch, self.position, at = leader_epoch, Offset(offset + 1), end
 
     def _stamp(self, timestamp_ms: TimestampMs, *, is_hole: bool) -> None:

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from txnwatch.state.detection.view import begun, decision_after, decision_of, follow
 from txnwatch.state.model.completion_latency import End, Tally
 from txnwatch.state.model.facts import FirstDecision, TransactionalIdGone, TransactionSeen
-from txnwatch.state.model.transaction import COMPLETE_STATES, CoordinatorView, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     CoordinatorEpoch,
@@ -38,13 +38,18 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.streaming.wire.internal_topics import (
+    KEY_PREFIX,
+    NO_PARTICIPANTS,
     NO_PRODUCER_ID,
+    NO_VALUE,
+    QuickDecoded,
     TransactionLogValue,
     decode_key,
     decode_value,
     quick_decode,
+    quick_value,
 )
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, BatchWalker, Record, header_at, records
+from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, Record, end_of_entry, header_at, records
 
 # The records of one batch of `__transaction_state`, decoded: all of them or none.
 
@@ -56,7 +61,7 @@ class LoggedRecord(NamedTuple):
     offset: Offset
     timestamp_ms: TimestampMs
     value: TransactionLogValue | None
-    key: memoryview
+    key: memoryview | bytes
 
 
 def logged_records(buffer: memoryview | bytes, position: int, header: BatchHeader) -> list[LoggedRecord]:
@@ -81,6 +86,13 @@ def logged_record(record: Record) -> LoggedRecord | None:
         return None
     value = decode_value(record.value) if record.value is not None else None
     return LoggedRecord(name, record.offset, TimestampMs(record.timestamp), value, record.key)
+
+
+def quick_record(raw: bytes, seen: QuickDecoded) -> LoggedRecord:
+    """The record of a batch that `quick_decode` has accepted."""
+    _, offset, _, timestamp_ms, key, _, _, _, value_at, _ = seen
+    value = None if value_at == NO_VALUE else quick_value(raw, seen)
+    return LoggedRecord(key[KEY_PREFIX:].decode(), offset, timestamp_ms, value, key)
 
 
 # Holes of `__transaction_state`: offsets that compaction has removed. State is never carried across a hole.
@@ -148,6 +160,38 @@ class Stamps:
     last_ms: TimestampMs
 
 
+@dataclass(slots=True)
+class RangeUse:
+    """What a range says so far about one producer id of a transactional id.
+
+    Attributes:
+        view: None before the first record.
+        held: partitions of its live transactions.
+        ended, first_end, decided: as in TransactionSeen.
+    """
+
+    producer_id: ProducerId
+    view: CoordinatorView | None = None
+    held: frozenset[TopicPartition] = NO_PARTICIPANTS
+    ended: Tally | None = None
+    first_end: End | None = None
+    decided: FirstDecision | None = None
+
+    @property
+    def last_view(self) -> CoordinatorView:
+        """The view after a record."""
+        assert self.view is not None
+        return self.view
+
+    def time(self, end: End) -> None:
+        """Measures a transaction that ends here; if it was prepared before the range, the state measures it."""
+        if self.view is None:
+            self.first_end = end
+        elif self.view.state.is_prepare:
+            self.ended = self.ended or Tally()
+            self.ended.finish(self.view, end)
+
+
 class TransactionFold(BatchWalker):
     """Folds records of one partition of the coordinator's log from `start` up to `end` (exclusive).
 
@@ -169,16 +213,12 @@ class TransactionFold(BatchWalker):
         self.last_hole_end = start
         self.stamps: Stamps | None = None
         self.last_header: BatchHeader | None = None
-        self._views: dict[Use, CoordinatorView] = {}
-        self._held: dict[Use, frozenset[TopicPartition]] = {}
-        self._owner: dict[str, ProducerId] = {}
+        self._uses: dict[Use, RangeUse] = {}
+        self._owner: dict[str, RangeUse] = {}
         self._gone: dict[str, Offset] = {}
-        self._ended: dict[Use, Tally] = {}
-        self._first_ends: dict[Use, End] = {}
-        self._decided: dict[Use, FirstDecision] = {}
 
     def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[Offset, Offset] | None = None) -> None:
-        """Decodes the `records` of one Fetch response.
+        """Walks the `records` of one Fetch response.
 
         If the batches were picked out of a log, `hole_end_before` has for each base offset where the log's last hole
         before the batch ended: the batches that were not picked are not holes.
@@ -186,15 +226,59 @@ class TransactionFold(BatchWalker):
         Raises:
             WireError: a batch, key or value of this log cannot be decoded; `position` is the batch's offset.
         """
-        for at, header in self.headers(buffer):
-            self.last_header = header
-            self.note_hole(header)
-            if hole_end_before is not None:
-                self.last_hole_end = hole_end_before[header.base_offset]
-            if header.base_offset >= self.start and not header.is_control:
-                for record in logged_records(buffer, at, header):
-                    self._stamp(record.timestamp_ms, header.leader_epoch)
-                    self._take(record, header.leader_epoch)
+        raw, at, last_at = bytes(buffer), 0, -1
+        try:
+            while True:
+                seen = quick_decode(raw, at)
+                if seen is None:
+                    found = next(self.headers(raw, at), None)
+                    if found is None:
+                        return
+                    at, header = found
+                    end = end_of_entry(raw, at)
+                    self.note_hole(header)
+                    self._take_decoded(raw, at, header, hole_end_before)
+                else:
+                    end, base_offset = seen[0], seen[1]
+                    if base_offset > self.position:
+                        self._pass_hole(base_offset)
+                    if base_offset >= self.end:
+                        self.position = self.end
+                        return
+                    if hole_end_before is not None:
+                        self.last_hole_end = hole_end_before[base_offset]
+                    if base_offset >= self.start:
+                        self._stamp(seen[3], seen[2])
+                        self.take_usual(raw, at, seen)
+                    self.leader_epoch, self.position = seen[2], Offset(base_offset + 1)
+                last_at, at = at, end
+        finally:
+            if last_at >= 0:
+                self.last_header = header_at(raw, last_at)
+
+    def _take_decoded(
+        self, raw: bytes, at: int, header: BatchHeader, hole_end_before: Mapping[Offset, Offset] | None
+    ) -> None:
+        """Decodes one batch that `quick_decode` does not accept."""
+        if hole_end_before is not None:
+            self.last_hole_end = hole_end_before[header.base_offset]
+        if header.base_offset >= self.start and not header.is_control:
+            records = logged_records(raw, at, header)
+            for record in records:
+                self._stamp(record.timestamp_ms, header.leader_epoch)
+            self.take_unusual(records, at, header)
+        self.leader_epoch, self.position = header.leader_epoch, Offset(header.last_offset + 1)
+
+    def take_usual(self, raw: bytes, at: int, seen: QuickDecoded) -> None:
+        """Folds a batch that `quick_decode` has accepted; it begins at a byte of `raw`."""
+        del at
+        self._take(quick_record(raw, seen), seen[2])
+
+    def take_unusual(self, records: list[LoggedRecord], at: int, header: BatchHeader) -> None:
+        """Folds the records of any other batch."""
+        del at
+        for record in records:
+            self._take(record, header.leader_epoch)
 
     def beyond_end(self, header: BatchHeader) -> None:
         """Notes the hole at the end of the range, if there is one."""
@@ -205,6 +289,11 @@ class TransactionFold(BatchWalker):
         if header.base_offset > self.position and self.hole is None:
             self.hole = self.position
         self.last_hole_end = last_hole_end(self.last_hole_end, self.position, header)
+
+    def _pass_hole(self, end: Offset) -> None:
+        if self.hole is None:
+            self.hole = self.position
+        self.last_hole_end = end
 
     def _stamp(self, timestamp_ms: TimestampMs, leader_epoch: LeaderEpoch) -> None:
         stamps = self.stamps
@@ -222,67 +311,64 @@ class TransactionFold(BatchWalker):
 
     def _tombstone(self, transactional_id: str, offset: Offset) -> None:
         self._gone[transactional_id] = offset
-        owner = self._owner.get(transactional_id)
-        if owner is not None:
-            use = owner, transactional_id
-            if use in self._decided and not self._decided[use].is_final:
-                del self._decided[use]  # what follows is of another life of the id, and proves nothing about this one
-            self._views[use] = replace(self._views[use], state=TransactionState.DEAD, log_offset=offset)
+        use = self._owner.get(transactional_id)
+        if use is not None:
+            if use.decided is not None and not use.decided.is_final:
+                use.decided = None  # what follows is of another life of the id, and proves nothing about this one
+            use.view = replace(use.last_view, state=TransactionState.DEAD, log_offset=offset)
 
     def _value(self, record: LoggedRecord, value: TransactionLogValue, leader_epoch: LeaderEpoch) -> None:
         coordinator_epoch, transactional_id = CoordinatorEpoch(leader_epoch), record.transactional_id
         view = view_of(record, value, self.log.partition, coordinator_epoch)
-        use = value.producer_id, transactional_id
-        end = None
-        if record.offset >= self.backlog_end:
+        is_new, end = record.offset >= self.backlog_end, None
+        if is_new and view.state.is_complete:
             end = End(view.state, view.record_timestamp_ms, view.last_update_ms, coordinator_epoch)
-        formers = {self._owner.get(transactional_id, value.producer_id)}
-        if value.previous_producer_id is not None:
-            formers.add(value.previous_producer_id)
-        for former in formers - {value.producer_id}:
-            self._supersede((former, transactional_id), view, value.producer_id, end)
-        if view.is_live:
-            self._held[use] = self._held.get(use, frozenset()) | view.participants
-        self._time(use, end)
-        prior = self._views.get(use)
+        use = self._owner.get(transactional_id)
+        previous = value.previous_producer_id
+        if (
+            use is None
+            or use.producer_id != value.producer_id
+            or (previous is not None and previous != use.producer_id)
+        ):
+            formers = {value.producer_id if use is None else use.producer_id}
+            if previous is not None:
+                formers.add(previous)
+            for former in formers - {value.producer_id}:
+                self._supersede(self._use(former, transactional_id), view, value.producer_id, end, is_new=is_new)
+            use = self._owner[transactional_id] = self._use(value.producer_id, transactional_id)
+        if view.is_live and view.participants is not use.held:
+            use.held = use.held | view.participants if use.held else view.participants
         if end is not None:
+            use.time(end)
+        if is_new:
             self._decide(use, view, view.producer_epoch)
-        view = begun(view)
+        prior, use.view = use.view, begun(view)
         if prior is not None or self.last_hole_end > self.start:
             is_consecutive = prior is not None and prior.log_offset >= self.last_hole_end
-            view = follow(prior, view, is_consecutive=is_consecutive)
-        self._views[use] = view
-        self._owner[transactional_id] = value.producer_id
+            use.view = follow(prior, use.view, is_consecutive=is_consecutive)
 
-    def _time(self, use: Use, end: End | None) -> None:
-        """Measures a transaction that ends here; if it was prepared before the range, the state measures it."""
-        if end is None or end.state not in COMPLETE_STATES:
-            return
-        prior = self._views.get(use)
-        if prior is None:
-            self._first_ends[use] = end
-        elif prior.state.is_prepare:
-            self._ended.setdefault(use, Tally()).finish(prior, end)
+    def _use(self, producer_id: ProducerId, transactional_id: str) -> RangeUse:
+        return self._uses.setdefault((producer_id, transactional_id), RangeUse(producer_id))
 
-    def _decide(self, use: Use, view: CoordinatorView, producer_epoch: ProducerEpoch | None) -> None:
+    def _decide(self, use: RangeUse, view: CoordinatorView, producer_epoch: ProducerEpoch | None) -> None:
         """Keeps what the range decides first, with the next record of the id."""
-        before = self._decided.pop(use, None)
+        before = use.decided
         if before is None:
-            is_first = use not in self._views and self.last_hole_end <= self.start
-            decided = decision_of(view, producer_epoch, is_first=is_first)
-        else:
+            is_first = use.view is None and self.last_hole_end <= self.start
+            use.decided = decision_of(view, producer_epoch, is_first=is_first)
+        elif not before.is_final:
             is_consecutive = before.log_offset >= self.last_hole_end
-            decided = decision_after(before, view, producer_epoch, is_consecutive=is_consecutive)
-        if decided is not None:
-            self._decided[use] = decided
+            use.decided = decision_after(before, view, producer_epoch, is_consecutive=is_consecutive)
 
-    def _supersede(self, former: Use, view: CoordinatorView, successor: ProducerId, end: End | None) -> None:
-        self._time(former, end)
+    def _supersede(
+        self, former: RangeUse, view: CoordinatorView, successor: ProducerId, end: End | None, *, is_new: bool
+    ) -> None:
         if end is not None:
+            former.time(end)
+        if is_new:
             self._decide(former, view, None)
-        prior = self._views.get(former)
-        held = prior.participants if prior is not None else frozenset()
-        self._views[former] = replace(view, superseded_by=successor, participants=held)
+        held = former.view.participants if former.view is not None else NO_PARTICIPANTS
+        former.view = replace(view, superseded_by=successor, participants=held)
 
     def facts(self, *, is_first: bool = False) -> Iterator[TransactionSeen | TransactionalIdGone]:
         """One fact for each use of a producer id in the range, and the last tombstone of each id that has one.
@@ -293,10 +379,13 @@ class TransactionFold(BatchWalker):
         `is_first` is for the beginning of a first read: nothing is known yet that idle ids or tombstones could end. For
         the verdict an idle id equals an absent one, and loading a million of them would take minutes.
         """
-        for use, view in self._views.items():
+        for use in self._uses.values():
+            view = use.last_view
             is_past = not view.is_live and view.log_offset < self.backlog_end
             if not (is_past and is_first):
-                yield self._fact(use, view, is_past=is_past)
+                held = use.held - view.participants if view.is_live else use.held
+                ended = use.ended.latencies() if use.ended is not None else ()
+                yield TransactionSeen(use.producer_id, view, held, ended, use.first_end, is_past, use.decided)
         for transactional_id, offset in self._gone.items():
             if offset >= self.backlog_end or not is_first:
                 yield TransactionalIdGone(transactional_id, self.log.partition, offset)
@@ -306,28 +395,13 @@ class TransactionFold(BatchWalker):
 
         `facts(is_first=True)` does not return these ids.
         """
-        kept = {of for of, view in self._views.items() if view.is_live or view.log_offset >= self.backlog_end}
-        self._views = {of: view for of, view in self._views.items() if of in kept}
-        self._held = {of: held for of, held in self._held.items() if of in kept}
-        self._ended = {of: ended for of, ended in self._ended.items() if of in kept}
-        self._first_ends = {of: end for of, end in self._first_ends.items() if of in kept}
-        self._decided = {of: decided for of, decided in self._decided.items() if of in kept}
-        self._owner = {name: owner for name, owner in self._owner.items() if (owner, name) in kept}
+        self._uses = {
+            of: use
+            for of, use in self._uses.items()
+            if use.last_view.is_live or use.last_view.log_offset >= self.backlog_end
+        }
+        self._owner = {name: use for name, use in self._owner.items() if (use.producer_id, name) in self._uses}
         self._gone = {name: offset for name, offset in self._gone.items() if offset >= self.backlog_end}
-
-    def _fact(self, use: Use, view: CoordinatorView, *, is_past: bool) -> TransactionSeen:
-        held = self._held.get(use, frozenset())
-        held = held - view.participants if view.is_live else held
-        ended = self._ended.get(use)
-        return TransactionSeen(
-            use[0],
-            view,
-            held,
-            ended.latencies() if ended is not None else (),
-            self._first_ends.get(use),
-            is_past,
-            self._decided.get(use),
-        )
 
 
 # The first read of `__transaction_state`, in two passes: of a million ids, only those that end live are folded.
@@ -430,73 +504,38 @@ class FirstReadFold(TransactionFold):
         raw = bytes(buffer)
         self._chunks.append(raw)
         self._begins.append(self.size)
-        begin, self.size = self.size, self.size + len(raw)
-        self._look_through(raw, begin)
+        self.size += len(raw)
+        super().feed(raw)
         self._room.make()
 
-    def _look_through(self, raw: bytes, begin: int) -> None:
-        last_at = self._look_from(raw, begin, 0)
-        if last_at >= 0:
-            self.last_header = header_at(raw, last_at)
+    def take_usual(self, raw: bytes, at: int, seen: QuickDecoded) -> None:
+        """Notes where the record is."""
+        del raw
+        _, base_offset, _, _, key, producer_id, previous_id, is_live, *_ = seen
+        if is_live:
+            self._live[key] = producer_id
+        elif key in self._live:
+            del self._live[key]
+        self._note(at, producer_id, previous_id, key)
+        if base_offset >= self.backlog_end:
+            self._has_new_records = True
 
-    def _look_from(self, raw: bytes, begin: int, at: int) -> int:
-        """Looks at the batches from a byte on; returns where the last one begins, -1 if there is none."""
-        live, last_at = self._live, -1
-        while True:
-            seen = quick_decode(raw, at)
-            if seen is None:
-                found = next(self.headers(raw, at), None)
-                if found is None:
-                    return last_at
-                last_at = found[0]
-                self.note_hole(found[1])
-                at = self._decode(raw, begin, *found)
+    def take_unusual(self, records: list[LoggedRecord], at: int, header: BatchHeader) -> None:
+        """Notes where the records are."""
+        self._has_new_records = self._has_new_records or header.last_offset >= self.backlog_end
+        for record in records:
+            key, value = bytes(record.key), record.value
+            self._live.pop(key, None)
+            if value is None:
+                self._note(at, NO_PRODUCER_ID, NO_PRODUCER_ID, key)
                 continue
-            end, base_offset, leader_epoch, timestamp_ms, key, producer_id, previous_id, is_live = seen
-            if base_offset > self.position:
-                self._pass_hole(base_offset)
-            if base_offset >= self.end:
-                self.position = self.end
-                return last_at
-            if base_offset >= self.start:
-                self._stamp(timestamp_ms, leader_epoch)
-                if is_live:
-                    live[key] = producer_id
-                elif key in live:
-                    del live[key]
-                self._note(begin + at, producer_id, previous_id, key)
-                if base_offset >= self.backlog_end:
-                    self._has_new_records = True
-            self.leader_epoch = leader_epoch
-            self.position = base_offset + 1
-            last_at, at = at, end
-
-    def _pass_hole(self, end: Offset) -> None:
-        if self.hole is None:
-            self.hole = self.position
-        self.last_hole_end = end
-
-    def _decode(self, raw: bytes, begin: int, at: int, header: BatchHeader) -> int:
-        """Decodes one batch that `quick_decode` does not accept; returns where it ends."""
-        if header.base_offset >= self.start and not header.is_control:
-            self._has_new_records = self._has_new_records or header.last_offset >= self.backlog_end
-            for record in logged_records(raw, at, header):
-                self._stamp(record.timestamp_ms, header.leader_epoch)
-                key, value = bytes(record.key), record.value
-                self._live.pop(key, None)
-                if value is None:
-                    self._note(begin + at, NO_PRODUCER_ID, NO_PRODUCER_ID, key)
-                    continue
-                if value.state.is_live:
-                    self._live[key] = value.producer_id
-                previous_id = NO_PRODUCER_ID if value.previous_producer_id is None else value.previous_producer_id
-                self._note(begin + at, value.producer_id, previous_id, key)
-        self.leader_epoch = header.leader_epoch
-        self.position = header.last_offset + 1
-        return at + LENGTH_OVERHEAD + header.length
+            if value.state.is_live:
+                self._live[key] = value.producer_id
+            previous_id = NO_PRODUCER_ID if value.previous_producer_id is None else value.previous_producer_id
+            self._note(at, value.producer_id, previous_id, key)
 
     def _note(self, at: int, producer_id: ProducerId, previous_id: ProducerId, key: bytes) -> None:
-        self._at.append(at)
+        self._at.append(self._begins[-1] + at)
         self._ids.append(producer_id)
         self._previous.append(previous_id)
         self._names.append(hash(key))
@@ -504,7 +543,7 @@ class FirstReadFold(TransactionFold):
 
     def condense(self) -> None:
         """Folds the held records that matter, then releases all bytes and forgets the idle ids."""
-        wanted = {*self._live.values(), *(producer_id for producer_id, _ in self._views)}
+        wanted = {*self._live.values(), *(producer_id for producer_id, _ in self._uses)}
         names = {hash(struct.pack(">hh", 0, len(raw)) + raw) for raw in map(str.encode, self._owner)}
         done: int | None = None
         whole_at_end = self.last_hole_end
@@ -517,7 +556,7 @@ class FirstReadFold(TransactionFold):
                     self._fold(at)
         self.last_hole_end = whole_at_end
         if not self._has_new_records:
-            self._views = {use: view for use, view in self._views.items() if use[0] in wanted}
+            self._uses = {of: use for of, use in self._uses.items() if of[0] in wanted}
         self.forget_idle_backlog()
         self._let_go()
 
@@ -525,9 +564,12 @@ class FirstReadFold(TransactionFold):
         chunk = bisect_right(self._begins, at) - 1
         raw = self._chunks[chunk]
         position = at - self._begins[chunk]
-        header = header_at(raw, position)
-        for record in logged_records(raw, position, header):
-            self._take(record, header.leader_epoch)
+        seen = quick_decode(raw, position)
+        if seen is not None:
+            super().take_usual(raw, position, seen)
+        else:
+            header = header_at(raw, position)
+            super().take_unusual(logged_records(raw, position, header), position, header)
 
     def _let_go(self) -> None:
         self.size = 0

@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from txnwatch.state.model.errors import WireError
@@ -45,7 +46,16 @@ _TAG_NEXT_PRODUCER_EPOCH = 3
 TopicPartitions = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
+NO_PARTICIPANTS: frozenset[TopicPartition] = frozenset()
+_REMEMBERED = 1 << 13  # sets of partitions: a producer writes the same one in most records
+
+
+@lru_cache(_REMEMBERED)
+def _participants(partitions: TopicPartitions) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, one) for topic, numbers in partitions for one in numbers)
+
+
+@dataclass(slots=True)  # not frozen: that triples the cost of making one
 class TransactionLogValue:
     """One value of the coordinator's log; times are epoch milliseconds of the broker's clock.
 
@@ -70,7 +80,7 @@ class TransactionLogValue:
     @property
     def participants(self) -> frozenset[TopicPartition]:
         """The partitions of the transaction; none in Complete*."""
-        return frozenset(TopicPartition(topic, one) for topic, numbers in self.partitions or () for one in numbers)
+        return _participants(self.partitions) if self.partitions else NO_PARTICIPANTS
 
 
 def decode_key(key: memoryview | bytes) -> str | None:
@@ -169,19 +179,23 @@ def _tag(tags: dict[int, memoryview], tag: int, read: Callable[[Reader, str], in
     return value
 
 
-# A fast reader of one usual batch of `__transaction_state`: takes a few fields from its bytes without decoding it.
+# A fast reader of one usual batch of `__transaction_state`: takes a few fields from its bytes without decoding it, and
+# the others when they are wanted (`quick_value`).
 #
-# Law: `quick_decode` returns what the exact decoders (record_batch.py and `decode_value`) would return for the same
-# bytes, or None. None means only that the caller has to decode the batch. So a batch is accepted only if it could be
-# followed to its last byte: one plain record, varints of at most two bytes, ASCII names, value versions 0 and 1, and
-# the tags that brokers write, in the order in which they write them.
+# Law: `quick_decode` and `quick_value` return what the exact decoders (record_batch.py and `decode_value`) would return
+# for the same bytes, or None. None means only that the caller has to decode the batch. So a batch is accepted only if
+# it could be followed to its last byte: one plain record, varints of at most two bytes, ASCII names, value versions 0
+# and 1, and the tags that brokers write, in the order in which they write them.
 
 NO_PRODUCER_ID = ProducerId(-1)
 
 # Where the batch ends in the buffer, its base offset and leader epoch; the record's timestamp, its encoded key (equal
 # keys are equal transactional ids), the producer id and the previous one (NO_ID for a tombstone, or if there is none),
-# and whether the state is Ongoing or Prepare*. A plain tuple, because it is created a million times.
-QuickDecoded = tuple[int, Offset, LeaderEpoch, TimestampMs, bytes, ProducerId, ProducerId, bool]
+# and whether the state is Ongoing or Prepare*; where the value begins (NO_VALUE for a tombstone), and where its times
+# begin. A plain tuple, because it is created a million times.
+QuickDecoded = tuple[int, Offset, LeaderEpoch, TimestampMs, bytes, ProducerId, ProducerId, bool, int, int]
+NO_VALUE = -1
+KEY_PREFIX = 4  # bytes of an encoded key before the transactional id
 
 # base offset, length, leader epoch, magic, attributes, last offset delta, both timestamps, record count
 _header = struct.Struct(">qiib4xhiqq14xi").unpack_from
@@ -235,20 +249,18 @@ def quick_decode(raw: bytes, at: int) -> QuickDecoded | None:  # noqa: C901, PLR
         end -= 1  # the last byte of the batch is the number of the record's headers
         timestamp_ms = max_ms if attributes else base_ms
         if size == _NULL:
-            return (
-                None
-                if at != end or raw[at]
-                else (end + 1, base_offset, leader_epoch, timestamp_ms, key, NO_PRODUCER_ID, NO_PRODUCER_ID, False)
-            )
+            return None if at != end or raw[at] else _tombstone(end, base_offset, leader_epoch, timestamp_ms, key)
         if size >= 0x80:
             size += (raw[at] << 7) - 0x80
             at += 1
         if size != (end - at) << 1 or raw[end]:
             return None
         version, producer_id, state, partitions = _value(raw, at)
+        value_at = at
         at += _PARTITIONS_AT
         if version == 1:
-            at = (at + 1 if partitions <= 1 else _after_compact(raw, at)) + _TIMESTAMPS
+            times_at = at + 1 if partitions <= 1 else _after_compact(raw, at)
+            at = times_at + _TIMESTAMPS
             size = end - at
             if (size == 11 and raw[at : at + 3] == b"\1\0\x08") or (
                 size == 15 and raw[at : at + 3] == b"\2\0\x08" and raw[at + 11 : at + 13] == b"\2\2"
@@ -259,8 +271,8 @@ def quick_decode(raw: bytes, at: int) -> QuickDecoded | None:  # noqa: C901, PLR
             else:
                 return None
         elif version == 0:
-            at = at + 4 if raw[at : at + 4] in _NONE_OR_EMPTY else _after_partitions(raw, at)
-            if at + _TIMESTAMPS != end:
+            times_at = at + 4 if raw[at : at + 4] in _NONE_OR_EMPTY else _after_partitions(raw, at)
+            if times_at + _TIMESTAMPS != end:
                 return None
             previous_id = NO_PRODUCER_ID
         else:
@@ -271,8 +283,55 @@ def quick_decode(raw: bytes, at: int) -> QuickDecoded | None:  # noqa: C901, PLR
     return (
         None
         if state < 0
-        else (end + 1, base_offset, leader_epoch, timestamp_ms, key, producer_id, previous_id, is_live)
+        else (
+            end + 1,
+            base_offset,
+            leader_epoch,
+            timestamp_ms,
+            key,
+            producer_id,
+            previous_id,
+            is_live,
+            value_at,
+            times_at,
+        )
     )
+
+
+def _tombstone(end: int, offset: Offset, leader_epoch: LeaderEpoch, at_ms: TimestampMs, key: bytes) -> QuickDecoded:
+    return end + 1, offset, leader_epoch, at_ms, key, NO_PRODUCER_ID, NO_PRODUCER_ID, False, NO_VALUE, NO_VALUE
+
+
+_fixed = struct.Struct(">hqhib").unpack_from  # version, producer id, epoch, timeout, state
+_two_times = struct.Struct(">qq").unpack_from
+_STATES = tuple(TransactionState)
+_WITH_CLIENT_VERSION = frozenset({5, 15})  # sizes of the tags that end with the version of the client
+
+
+def quick_value(raw: bytes, seen: QuickDecoded) -> TransactionLogValue:
+    """The value of a batch that `quick_decode` has accepted, and that is no tombstone."""
+    end, _, _, _, _, producer_id, previous_id, _, value_at, times_at = seen
+    version, _, epoch, timeout_ms, state = _fixed(raw, value_at)
+    last_update_ms, start_ms = _two_times(raw, times_at)
+    has_version = end - 1 - times_at - _TIMESTAMPS in _WITH_CLIENT_VERSION
+    return TransactionLogValue(
+        version,
+        producer_id,
+        epoch,
+        timeout_ms,
+        _STATES[state],
+        _quick_partitions(version, raw[value_at + _PARTITIONS_AT : times_at]),
+        last_update_ms,
+        start_ms if start_ms >= 0 else None,
+        previous_id if previous_id >= 0 else None,
+        None,
+        _int16(raw, end - 3)[0] if has_version else 0,
+    )
+
+
+@lru_cache(_REMEMBERED)
+def _quick_partitions(version: int, encoded: bytes) -> TopicPartitions | None:
+    return _partitions(Reader(encoded), flexible=version >= 1)
 
 
 def _after_compact(raw: bytes, at: int) -> int:

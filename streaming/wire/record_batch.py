@@ -75,6 +75,9 @@ class BatchHeader(NamedTuple):
         return self.attributes & COMPRESSION_MASK
 
 
+_header_of = tuple.__new__  # BatchHeader._make without its check of the length
+
+
 class Record(NamedTuple):
     """One record of a batch that we may read; key and value are None if the record has none."""
 
@@ -107,7 +110,7 @@ def end_of_entry(buffer: memoryview | bytes, position: int) -> int:
 
 def header_at(buffer: memoryview | bytes, position: int) -> BatchHeader:
     """The header of the complete batch of magic 2 at a byte position."""
-    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    return _header_of(BatchHeader, HEADER.unpack_from(buffer, position))
 
 
 def leader_epoch_at(buffer: memoryview | bytes, position: int) -> LeaderEpoch:
@@ -195,8 +198,21 @@ def decode_marker(key: memoryview | bytes, value: memoryview | bytes) -> EndTran
     return EndTransactionMarker(MarkerType(raw_type), value_reader.int32("coordinator epoch"))
 
 
+# The record of a marker as every broker writes it: what stands before its type, the type, what stands before the
+# coordinator epoch, the epoch, and the number of headers.
+_USUAL_MARKER = struct.Struct(">7sh3siB")
+_BEFORE_TYPE, _BEFORE_EPOCH = b"\x20\0\0\0\x08\0\0", b"\x0c\0\0"
+_USUAL_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD + _USUAL_MARKER.size
+_TYPES = {kind.value: kind for kind in MarkerType}
+
+
 def read_marker(buffer: memoryview | bytes, position: int, header: BatchHeader) -> EndTransactionMarker | None:
     """The marker in the control batch at `position`; None if compaction emptied it or it is not a marker."""
+    if header.length == _USUAL_LENGTH and header.record_count == 1 and not header.last_offset_delta:
+        before_type, number, before_epoch, epoch, headers = _USUAL_MARKER.unpack_from(buffer, position + HEADER_SIZE)
+        if (before_type, before_epoch, headers) == (_BEFORE_TYPE, _BEFORE_EPOCH, 0) and not header.compression:
+            kind = _TYPES.get(number)
+            return None if kind is None else EndTransactionMarker(kind, epoch)
     for record in records(buffer, position, header):
         if record.key is None or record.value is None:
             raise WireError("control record", position, "no key or value", "both")
@@ -348,7 +364,7 @@ class BatchWalker:
         unpack = HEADER.unpack_from
         for begin, _, _, _, producer, _ in self.runs(buffer, at, joined=False):
             if producer:
-                yield begin, BatchHeader._make(unpack(buffer, begin))
+                yield begin, _header_of(BatchHeader, unpack(buffer, begin))
 
 
 def _bad_offsets(at: int, first: int, last: int) -> WireError:

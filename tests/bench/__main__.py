@@ -23,6 +23,7 @@ from bench import (
     quota,
     scan,
     steady,
+    transactions,
     workers,
 )
 from bench.results import Results, machine
@@ -45,6 +46,7 @@ BENCHMARKS = {
     "partitions": partitions.run,
     "planning": planning.run,
     "steady": steady.run,
+    "transactions": transactions.run,
 }
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.json"
 

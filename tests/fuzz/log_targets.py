@@ -21,6 +21,7 @@ from txnwatch.streaming.wire.internal_topics import (
     decode_offset_key,
     decode_value,
     quick_decode,
+    quick_value,
 )
 from txnwatch.streaming.wire.record_batch import BatchWalker, decode_marker, end_of_whole_entries, records, walk
 
@@ -97,6 +98,7 @@ def _quick_decode(data: bytes) -> None:
     if record.value is not None:
         value = decode_value(record.value)
         assert (value.producer_id, value.state.is_live) == (seen[5], seen[7])
+        assert quick_value(data, seen) == value
 
 
 def _halves(data: bytes) -> tuple[bytes, bytes]:

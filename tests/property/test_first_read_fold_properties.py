@@ -1,8 +1,11 @@
-"""The two passes of a first reading give the same facts as the exact fold alone; a planted bug in them is found."""
+"""The quick reading of usual batches gives the same facts as decoding each batch, and so do the two passes of a first
+reading; a planted bug in them is found.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 from unittest import mock
@@ -15,9 +18,15 @@ from support.coordinator_logs import Placed, coordinator_logs
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.values import log_numbered
 from txnwatch.streaming.log import transaction_fold as fold_module
-from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
-from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, decode_key, decode_value, quick_decode
-from txnwatch.streaming.wire.record_batch import records, walk
+from txnwatch.streaming.log.transaction_fold import (
+    FirstReadFold,
+    HeldBytes,
+    TransactionFold,
+    logged_records,
+    quick_record,
+)
+from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, quick_decode
+from txnwatch.streaming.wire.record_batch import walk
 
 _damages = st.lists(st.tuples(st.integers(0, 2_000), st.integers(1, 255)), max_size=2)
 _rarely_damaged = st.one_of(st.just([]), st.just([]), _damages)
@@ -32,8 +41,16 @@ def _damaged(raw: bytes, damages: list[tuple[int, int]]) -> bytes:
     return bytes(changed)
 
 
+DECODED = mock.patch.object(fold_module, "quick_decode", return_value=None)
+
+
 def _read(
-    fold: TransactionFold, log: list[Placed], answers: list[tuple[int, bool]], condense: Callable[[], None]
+    fold: TransactionFold,
+    log: list[Placed],
+    answers: list[tuple[int, bool]],
+    condense: Callable[[], None],
+    *,
+    is_first: bool = True,
 ) -> list[object]:
     """What there is to see of a fold once answers of some batches each were fed; behind some of them it condenses."""
     error = None
@@ -49,7 +66,7 @@ def _read(
                 condense()
     except WireError as exc:
         error = str(exc)
-    facts = list(fold.facts(is_first=True))
+    facts = list(fold.facts(is_first=is_first))
     return [facts, error, fold.position, fold.leader_epoch, fold.hole, fold.last_hole_end, fold.stamps]
 
 
@@ -74,12 +91,9 @@ def both_ways(
             FirstReadFold(log_numbered(0), start, end, backlog_end=backlog_end, room=HeldBytes()),
             TransactionFold(log_numbered(0), start, end, backlog_end=backlog_end),
         )
-        shown.append(
-            (
-                _read(fast, damaged, answers, fast.condense),
-                _read(exact, damaged, answers, exact.forget_idle_backlog),
-            )
-        )
+        shown_fast = _read(fast, damaged, answers, fast.condense)
+        with DECODED:
+            shown.append((shown_fast, _read(exact, damaged, answers, exact.forget_idle_backlog)))
     return shown
 
 
@@ -95,6 +109,21 @@ def test_both_ways_give_the_same_facts(
         assert fast == exact
 
 
+@given(coordinator_logs(), st.integers(0, 20), _answers, _rarely_damaged, st.sampled_from([0, 0, 4, 99]))
+def test_a_quick_reading_gives_the_same_facts_as_decoding_each_batch(
+    log: list[Placed], start: int, answers: list[tuple[int, bool]], damages: list[tuple[int, int]], backlog_end: int
+) -> None:
+    end = log[-1].last_offset + 1
+    raw = _damaged(b"".join(placed.raw for placed in log), damages)
+    damaged = [Placed(start, end, raw)] if damages else log
+    shown = []
+    for reading in (nullcontext(), DECODED):
+        fold = TransactionFold(log_numbered(0), min(start, end), end, backlog_end=backlog_end)
+        with reading:
+            shown.append([*_read(fold, damaged, answers, lambda: None, is_first=False), fold.last_header])
+    assert shown[0] == shown[1]
+
+
 @given(coordinator_logs(), _damages)
 def test_a_quick_decode_equals_decoding_or_is_none(log: list[Placed], damages: list[tuple[int, int]]) -> None:
     for placed in log:
@@ -103,15 +132,14 @@ def test_a_quick_decode_equals_decoding_or_is_none(log: list[Placed], damages: l
         if seen is None:
             continue
         ((position, header),) = walk(raw)
-        (record,) = records(raw, position, header)
-        assert record.key is not None
-        assert decode_key(record.key) is not None
-        value = decode_value(record.value) if record.value is not None else None
-        assert seen == (
+        (record,) = logged_records(raw, position, header)
+        value = record.value
+        assert quick_record(raw, seen) == record
+        assert seen[:8] == (
             len(raw),
             record.offset,
             header.leader_epoch,
-            record.timestamp,
+            record.timestamp_ms,
             bytes(record.key),
             value.producer_id if value is not None else NO_PRODUCER_ID,
             NO_PRODUCER_ID if value is None or value.previous_producer_id is None else value.previous_producer_id,
@@ -159,7 +187,7 @@ def _ignores_holes(fold: FirstReadFold, *args: Any) -> None:
 
 def _takes_prepare_for_idle(raw: bytes, at: int) -> Any:
     seen = quick_decode(raw, at)
-    return (*seen[:-1], False) if seen is not None and raw[seen[0] - 20] % 2 else seen
+    return (*seen[:7], False, *seen[8:]) if seen is not None and raw[seen[0] - 20] % 2 else seen
 
 
 _INIT, _NOTE = FirstReadFold.__init__, FirstReadFold._note
@@ -170,7 +198,7 @@ MUTANTS = {
     "ignores whose an id was": mock.patch.object(FirstReadFold, "_note", _ignores_the_name),
     "ignores holes": mock.patch.object(FirstReadFold, "_note", _ignores_holes),
     "takes live ones for idle": mock.patch.object(fold_module, "quick_decode", _takes_prepare_for_idle),
-    "forgets what it knew": mock.patch.object(FirstReadFold, "forget_idle_backlog", lambda fold: fold._views.clear()),
+    "forgets what it knew": mock.patch.object(FirstReadFold, "forget_idle_backlog", lambda fold: fold._uses.clear()),
 }
 
 

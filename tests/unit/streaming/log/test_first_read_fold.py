@@ -154,7 +154,7 @@ def test_memory_is_limited_and_all_live_ids_are_emitted() -> None:
     assert reported == list(exact.facts(is_first=True))
     assert len(reported) == ids // 30
     assert not folds[0]._chunks
-    assert len(folds[0]._views) == len(folds[0]._live) == ids // 30, "nothing is known of an idle id any more"
+    assert len(folds[0]._uses) == len(folds[0]._live) == ids // 30, "nothing is known of an idle id any more"
 
 
 def a_record_of(offset: int, name: str, producer_id: int, state: S, previous_id: int = -1) -> bytes:
@@ -172,7 +172,7 @@ def test_idle_ids_are_forgotten_when_a_fold_releases_its_bytes() -> None:
     )
     for offset, state in enumerate([S.ONGOING, S.COMPLETE_COMMIT, S.ONGOING]):
         fold.feed(a_record_of(offset, "app", 5, state))
-        assert len(fold._views) == len(fold._owner) == len(fold._held) == int(state.is_live)
+        assert len(fold._uses) == len(fold._owner) == int(state.is_live)
         exact.feed(a_record_of(offset, "app", 5, state))
         exact.forget_idle_backlog()
     reported = list(fold.facts())

@@ -11,7 +11,7 @@ import pytest
 from support.batches import COMMIT, CONTROL, LOG_APPEND_TIME, TIMESTAMP_MS, a_batch, a_record
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.wire.internal_topics import TransactionLogValue, quick_decode
+from txnwatch.streaming.wire.internal_topics import NO_VALUE, TransactionLogValue, quick_decode, quick_value
 
 V1 = TransactionLogValue(1, 5, 0, 60_000, S.ONGOING, (("orders", (0, 1)),), 1, 1, 4, None, 2)
 V0 = replace(V1, version=0, previous_producer_id=None, client_transaction_version=0)
@@ -39,15 +39,24 @@ def a_log_batch(key: bytes = KEY, value: bytes | None = a_value(V1), *records: b
 )
 def test_records_of_brokers_are_decoded(value: TransactionLogValue | None, expected: tuple[int, int, bool]) -> None:
     raw = a_log_batch(value=None if value is None else a_value(value))
-    assert quick_decode(raw, 0) == (len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
-    assert quick_decode(b"ab" + raw + raw, 2) == (2 + len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
+    seen, other = quick_decode(raw, 0), quick_decode(b"ab" + raw + raw, 2)
+    assert seen is not None
+    assert other is not None
+    assert seen[:8] == (len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
+    assert other[:8] == (2 + len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
+    assert (seen[8] == NO_VALUE) is (value is None)
+    if value is not None:
+        assert quick_value(raw, seen) == quick_value(b"ab" + raw + raw, other) == value
     assert [quick_decode(raw[:size], 0) for size in range(len(raw))] == [None] * len(raw), "cut off"
 
 
 def test_a_name_of_more_than_one_byte_of_length_and_the_brokers_stamp() -> None:
     key = a_key("x" * 300)
     raw = a_log_batch(key, max_timestamp=99, attributes=LOG_APPEND_TIME)
-    assert quick_decode(raw, 0) == (len(raw), 7, 3, 99, key, 5, 4, True)
+    seen = quick_decode(raw, 0)
+    assert seen is not None
+    assert seen[:8] == (len(raw), 7, 3, 99, key, 5, 4, True)
+    assert quick_value(raw, seen) == V1
 
 
 def changed(value: TransactionLogValue, at: int, to: bytes) -> bytes:
