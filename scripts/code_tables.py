@@ -52,7 +52,7 @@ OPTIONS = (
     *("kafka.bootstrap.servers", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "episodes"),
     *("maxOffsetsPerTrigger", "maxBytesPerSecond", "firstPattern", "maxReadMsPerTrigger", "inputPartitions"),
     *("buckets", "censusPattern", "censusIntervalMs", "healIntervalMs", "foreignPattern", "metadataRefreshMs"),
-    *("listTimeoutMs", "readPatienceMs", "coordinatorView", "driverFile", "packed"),
+    *("listTimeoutMs", "readPatienceMs", "coordinatorView", "driverFile", "packed", "statePartitions"),
 )
 # The fields of the parsed options that have another name than the option; a time is in seconds there.
 _FIELDS = {"coordinatorView": "coordinator_access", "maxReadMsPerTrigger": "max_read_s"}

@@ -190,6 +190,7 @@ class Watch:
             **_if_set("maxBytesPerSecond", settings.max_bytes_per_second or None),
             **_if_set("firstPattern", settings.first_topics),
             "maxReadMsPerTrigger": str(settings.max_read_ms_per_trigger),
+            "statePartitions": str(settings.state_partitions),
             **_if_set("inputPartitions", settings.input_partitions or self._cores),
             "driverFile": str(self.files.driver_file),
         }
@@ -207,7 +208,8 @@ class Watch:
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
             found = check_cluster(cluster, self.options, self.settings.coordinator_view, self.log)
-            check_local_states(self.checkpoint, state_name(found.view.access), found.cluster_id)
+            own = state_name(found.view.access, self.settings.state_partitions)
+            check_local_states(self.checkpoint, own, found.cluster_id)
             check_events_rights(cluster, self._events.name, grantee_of(self.settings, self.options))
             self._take_view(found.view, cluster)
             warning = scan_interval_warning(cluster)
@@ -334,7 +336,8 @@ class Watch:
         """
         if self.settings.input_partitions is None:
             self._cores = cores_of(session)
-        states = StateDirectories(session, self.checkpoint, state_name(self.access), self.log)
+        own = state_name(self.access, self.settings.state_partitions)
+        states = StateDirectories(session, self.checkpoint, own, self.log)
         self._source.begin(is_rebuilt=states.begin(self.cluster_id))
         self._query = start(
             session,

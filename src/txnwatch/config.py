@@ -35,7 +35,7 @@ from txnwatch.streaming.job.spark_conf import DEFAULT_MASTER, conf_of
 # Law: a value that would fail later (a URL that redis-py rejects, an invalid topic name, a number that does not fit the
 # field of Kafka or Spark) is rejected here, with an error that has what is expected.
 
-MOST_STATE_PARTITIONS = 1_000  # 16 buckets of state have no use for more than 16
+MOST_STATE_PARTITIONS = 1_000
 
 
 def _bootstrap(value: str) -> str:
@@ -276,8 +276,8 @@ class RunSettings(BaseModel):
     )
     state_partitions: Annotated[Positive, Field(le=MOST_STATE_PARTITIONS)] = Field(
         1,
-        description="number of Spark partitions of the state, which has 16 buckets, so more than 16 has no use; it "
-        "cannot change once the checkpoint exists",
+        description="number of Spark partitions of the state, each evaluated by one task; if it changes, the state is "
+        "rebuilt from the logs",
     )
     input_partitions: Annotated[Positive, Field(le=INT32)] | None = Field(
         None,

@@ -12,6 +12,7 @@ readings of the bucket, the notices of the batch, and who has led a partition of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, KeysView
+from operator import attrgetter
 from typing import Any, get_args
 
 from msgspec.structs import replace
@@ -84,8 +85,8 @@ class Batch:
         self.data_read: list[DataRead] = sorts[DataRead]
         self.gone: list[TransactionalIdGone] = sorts[TransactionalIdGone]
         self.for_one: tuple[ProducerSeen | TransactionSeen, ...] = (
-            *sorted(sorts[ProducerSeen], key=lambda fact: (fact.partition, fact.range_start)),
-            *sorted(sorts[TransactionSeen], key=lambda fact: (fact.view.log_partition, fact.view.log_offset)),
+            *sorted(sorts[ProducerSeen], key=_place_of_range),
+            *sorted(sorts[TransactionSeen], key=_place_of_record),
         )
 
     @property
@@ -96,6 +97,10 @@ class Batch:
     def brackets(self, unread: Iterable[TopicPartition] = ()) -> Brackets:
         """The brackets of the batch's census, with the notices as they are now; see Brackets for `unread`."""
         return Brackets(self.censuses, self.notices, unread)
+
+
+_place_of_range = attrgetter("partition", "range_start")
+_place_of_record = attrgetter("view.log_partition", "view.log_offset")
 
 
 class Brackets:
@@ -431,9 +436,7 @@ class LogReadings:
         """The fact, with the number of its log partition's reading and the time at which it was seen."""
         log, since_ms = seen.view.log, first_listed_ms(seen.view, barrier)
         view = replace(seen.view, reading=self.number(log), since_ms=since_ms, reign=self._reigns.get(log))
-        return TransactionSeen(
-            seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past, seen.decided
-        )
+        return replace(seen, view=view)
 
     def pass_over(self, view: CoordinatorView) -> None:
         """Records a hole for a record that is skipped: never carry the known state of its id across it."""

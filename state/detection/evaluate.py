@@ -25,7 +25,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.model.verdicts import Verdict, doubt_ms, is_two_phase, overdue, thresholds
+from txnwatch.state.model.verdicts import Verdict, doubt_ms, is_two_phase, overdue
 
 # Asks the coordinators about open spans: their log may be older than their memory, or not readable.
 #
@@ -244,7 +244,7 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
         )
         if has_history or partition not in view.participants:
             return None
-    found = thresholds(view, context.policy, context.scan_interval_ms)
+    found = context.thresholds(view)
     age_ms = context.age_ms(view)
     if not found or age_ms > found[0].age_ms:
         return None  # the thresholds ascend, and the doubt begins with the last
@@ -268,7 +268,7 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
     if view is not None and view.is_live:
         age_ms = context.age_ms(view)
         assumed_ms = context.assumed_age_ms(view, age_ms)
-        found = thresholds(view, context.policy, context.scan_interval_ms)
+        found = context.thresholds(view)
         passed = overdue(found, age_ms)
         if passed is not None:
             before = producer.emissions.get(passed.verdict)
@@ -299,7 +299,7 @@ def _judge_time(producer: ProducerState, context: BarrierContext) -> Step:
     if view is None or not view.is_live or not context.is_read(view):
         return Step(producer)
     age_ms = context.age_ms(view)
-    passed = overdue(thresholds(view, context.policy, context.scan_interval_ms), age_ms)
+    passed = overdue(context.thresholds(view), age_ms)
     if passed is None:
         return Step(producer)
     before = producer.emissions.get(passed.verdict)

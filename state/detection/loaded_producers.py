@@ -94,13 +94,16 @@ class LoadedProducers:
 
     def load(self, producer_id: ProducerId) -> ProducerState:
         """Loads the producer, so that it is evaluated at the barrier."""
-        producer = self.touched[producer_id] = self.known(producer_id)
+        producer = self.touched.get(producer_id)
+        if producer is None:
+            producer = self.touched[producer_id] = self.known(producer_id)
         return producer
 
     def take(self, step: Step) -> None:
         """Keeps the new state of a producer, and the findings of the step."""
         self.touched[step.producer.producer_id] = step.producer
-        self.emitted.extend(step.emitted)
+        if step.emitted:
+            self.emitted.extend(step.emitted)
 
     def apply(
         self,

@@ -48,7 +48,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.model.verdicts import DetectionPolicy, Reason, Verdict
+from txnwatch.state.model.verdicts import DetectionPolicy, Reason, Threshold, Verdict, thresholds
 
 
 class Look(StrEnum):
@@ -245,6 +245,7 @@ class BarrierContext:
     clocks: Clocks = field(default_factory=Clocks)
     waiting: Counter[str] = field(default_factory=Counter)
     wanted: set[TopicPartition] = field(default_factory=set)
+    _thresholds: dict[tuple[TransactionState, DurationMs], tuple[Threshold, ...]] = field(default_factory=dict)
 
     @property
     def now_ms(self) -> TimestampMs:
@@ -255,6 +256,14 @@ class BarrierContext:
     def scan_interval_ms(self) -> DurationMs:
         """How often coordinators look for expired transactions."""
         return self.policy.scan_interval_ms(self.barrier.scan_interval_ms)
+
+    def thresholds(self, view: CoordinatorView) -> tuple[Threshold, ...]:
+        """The time-based verdicts of a live transaction; of many transactions the state and the timeout are equal."""
+        kind = view.state, view.timeout_ms
+        found = self._thresholds.get(kind)
+        if found is None:
+            found = self._thresholds[kind] = thresholds(view, self.policy, self.scan_interval_ms)
+        return found
 
     def age_ms(self, view: CoordinatorView) -> DurationMs:
         """The minimum time that a live transaction has been in its state at this barrier."""

@@ -156,9 +156,11 @@ def ended(
     producer_id: ProducerId, partition: TopicPartition, span: Span, event: SpanEvent, marker: Marker | None = None
 ) -> tuple[Finding, ...]:
     """The findings about the end of a span: none, unless a finding about the open span was emitted."""
+    if not span.emission:
+        return ()
     how = EFFECTS[event].end
     assert how is not None
-    return (SpanEnded(producer_id, partition, span, how, marker),) if span.emission else ()
+    return (SpanEnded(producer_id, partition, span, how, marker),)
 
 
 # Applies facts about a partition to the open span of a producer. Pure; the table of events is above.

@@ -20,8 +20,8 @@ def plain_members(of: _AnEnum) -> _AnEnum:
 
     In Python 3.11 each access to a member by its name is a call, which costs ten times as much.
     """
-    for name, member in of.__members__.items():
-        type.__setattr__(of, name, member)
+    for name in of.__members__:
+        type.__setattr__(of, name, of.__members__[name])
     return of
 
 

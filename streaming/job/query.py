@@ -346,7 +346,7 @@ class TrainingReader(DataSourceStreamReader):  # type: ignore[misc]
         from txnwatch.streaming.source.rows import packed_batch  # noqa: PLC0415 - only a task needs Arrow
 
         number = BarrierNumber(partition.value)
-        yield packed_batch([Barrier(number, TimestampMs(number), TimestampMs(number))], _BUCKETS)
+        yield packed_batch([Barrier(number, TimestampMs(number), TimestampMs(number))], range(_BUCKETS))
 
 
 class TrainingSource(DataSource):  # type: ignore[misc]

@@ -221,7 +221,7 @@ class SessionSettings:
             writing to the same checkpoint, so the caller must lock it.
         master: empty if Spark's own configuration has it.
         scratch: the directory for temporary files, unless `conf` has another.
-        state_partitions: fixed by the checkpoint.
+        state_partitions: those of one state; another number has a state of its own.
         is_checkpoint_shared: whether all hosts reach the checkpoint, although it is a directory.
         conf: settings of the operator.
     """

@@ -40,14 +40,14 @@ _OF_SPARK = "offsets"  # directly in the checkpoint, it is that of another progr
 OFFSET_TYPES = (Position, NotBegun, ClockBase)
 
 
-def state_name(access: CoordinatorAccess) -> str:
+def state_name(access: CoordinatorAccess, state_partitions: int = 1) -> str:
     """The name of the directory, a hash.
 
     It is made of the types of the state and of the source's offset, of the names and columns of the state in Spark's
-    state store, of the view of the coordinators, and of the version of Spark.
+    state store, of the view of the coordinators, of the number of partitions of the state, and of the version of Spark.
     """
     offset = (VERSION, [(field.name, field.type) for field in fields(SourceOffset)], version_of(*OFFSET_TYPES))
-    stored = (HEADS.version, STATE_VARIABLES, offset, str(access), pyspark.__version__)
+    stored = (HEADS.version, STATE_VARIABLES, offset, str(access), state_partitions, pyspark.__version__)
     return f"state-{hashlib.sha256(repr(stored).encode()).hexdigest()[:VERSION_BYTES]}"
 
 
@@ -117,8 +117,8 @@ class StateDirectories:
         if others and not self._files.exists(self._path(self.own)):
             self._files.create(mark, True).close()
             self._log.warning(
-                f"the checkpoint has no {self._name}, the state of this version and of this view of the coordinators: "
-                "the state is rebuilt from the logs, and data is read from the last stable offsets"
+                f"the checkpoint has no {self._name}, the state of this version, view of the coordinators and number "
+                "of state partitions: the state is rebuilt from the logs, and data is read from the last stable offsets"
             )
         for name in others:
             self._remove(name)

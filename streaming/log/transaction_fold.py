@@ -16,8 +16,7 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -110,9 +109,6 @@ def last_hole_end(before: Offset, position: Offset, header: BatchHeader) -> Offs
 
 # The fold: what a range says about each producer id of a transactional id.
 
-# A view has the values of its record that have the same name, so a new field of both needs no change here.
-_COPIED = tuple(spec.name for spec in fields(TransactionLogValue) if spec.name in CoordinatorView.__struct_fields__)
-_values_of = attrgetter(*_COPIED)
 Use = tuple[ProducerId, str]  # of a producer id by a transactional id
 
 
@@ -143,11 +139,15 @@ def view_of(
         transactional_id=record.transactional_id,
         log_partition=log_partition,
         log_offset=record.offset,
+        state=value.state,
+        producer_epoch=value.producer_epoch,
         timeout_ms=DurationMs(value.transaction_timeout_ms),
+        start_ms=value.start_ms,
+        last_update_ms=TimestampMs(value.last_update_ms),
         record_timestamp_ms=record.timestamp_ms,
         participants=value.participants,
         coordinator_epoch=coordinator_epoch,
-        **dict(zip(_COPIED, _values_of(value), strict=True)),
+        client_transaction_version=value.client_transaction_version,
     )
 
 

@@ -7,8 +7,10 @@ misspelt option would silently keep its default.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +28,7 @@ LATEST, EARLIEST = "latest", "earliest"
 Offsets = str | dict[TopicPartition, Offset]
 _LATEST: Offsets = LATEST
 _KAFKA_PREFIX = "kafka."
+DEFAULT_BUCKETS = 16  # or one for each partition of the state, if it has more
 KNOWN = {
     "kafka.bootstrap.servers": "host:port,... of some brokers",
     "subscribe": "topic names, comma-separated",
@@ -35,7 +38,8 @@ KNOWN = {
     "maxoffsetspertrigger": "maximum number of offsets in one batch, of all data partitions together",
     "maxbytespersecond": "bytes of data partitions to read in a second, and not to scan more; only for `txnwatch run`",
     "maxreadmspertrigger": "approximate time that one batch reads data partitions; only for `txnwatch run`",
-    "buckets": "number of state keys that producer ids are hashed to; fixed by the checkpoint",
+    "buckets": "number of state keys that producer ids are hashed to; at least one for each partition of the state",
+    "statepartitions": "number of partitions of the state, for the keys of packed facts; only for `txnwatch run`",
     "firstpattern": "regular expression; topics that match are scanned before the others within maxBytesPerSecond",
     "inputpartitions": "number of Spark tasks for a large batch",
     "metadatarefreshms": "pause between two searches for new topics and partitions",
@@ -67,6 +71,7 @@ class SourceOptions:
     first_pattern: str | None
     max_read_s: float | None
     buckets: int
+    state_partitions: int
     input_partitions: int
     metadata_refresh_s: float
     list_timeout_s: float
@@ -98,6 +103,11 @@ class SourceOptions:
         return self.watches(shown) or self.counts(shown)
 
     @property
+    def state_keys(self) -> tuple[int, ...]:
+        """The keys of the buckets in Spark's state."""
+        return state_keys(self.buckets, self.state_partitions)
+
+    @property
     def topics_digest(self) -> str:
         """Of the settings that choose the topics: sources with the same one watch the same partitions of a cluster."""
         chosen = (sorted(self.topics), self.pattern, self.census_pattern, self.foreign_pattern)
@@ -125,6 +135,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             raise ConfigError(f"option {name!r} is not known to kafka-transactions; known: {', '.join(sorted(KNOWN))}")
     properties = {name.removeprefix(_KAFKA_PREFIX): value for name, value in raw.items() if name.startswith("kafka.")}
     check_names(properties, "options with the prefix kafka.")
+    state_partitions = _value(raw, "statepartitions", _positive, 1)
     topics = tuple(name.strip() for name in raw.get("subscribe", "").split(",") if name.strip())
     pattern = raw.get("subscribepattern")
     if bool(topics) == (pattern is not None):
@@ -140,7 +151,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         max_bytes_per_second=_value(raw, "maxbytespersecond", _positive, None),
         first_pattern=_value(raw, "firstpattern", _regex, None),
         max_read_s=_value(raw, "maxreadmspertrigger", _seconds, None),
-        buckets=_value(raw, "buckets", _positive, 16),
+        buckets=_value(raw, "buckets", _positive, max(DEFAULT_BUCKETS, state_partitions)),
+        state_partitions=state_partitions,
         input_partitions=_value(raw, "inputpartitions", _positive, 2),
         metadata_refresh_s=_value(raw, "metadatarefreshms", _positive, 5_000) / 1000,
         list_timeout_s=_value(raw, "listtimeoutms", _positive, 1_500) / 1000,
@@ -204,3 +216,42 @@ def _ends(text: str) -> Offsets:
     if text.lower() == EARLIEST:
         raise ValueError("nothing would be read")
     return _offsets(text)
+
+
+# The keys of the buckets in Spark's state.
+#
+# Spark puts a key into the partition that its hash has, and evaluates the keys of a partition one after the other. Of
+# 16 consecutive numbers the hashes leave 6 of 16 partitions empty, and one gets 2. So the keys are chosen by their
+# hashes: every partition gets as many buckets, or one more.
+
+_SEED, _BITS = 42, (1 << 32) - 1
+
+
+@lru_cache(maxsize=4)  # each task asks
+def state_keys(buckets: int, partitions: int) -> tuple[int, ...]:
+    """The keys of the buckets, for a number of partitions of the state; the first one is 0."""
+    first = spark_hash(0)  # its partition has one more, if some have
+    free = Counter((first + number) % partitions for number in range(buckets))
+    found: list[int] = []
+    for key in itertools.count():
+        partition = spark_hash(key) % partitions
+        if free[partition]:
+            free[partition] -= 1
+            found.append(key)
+            if len(found) == buckets:
+                break
+    return tuple(found)
+
+
+def spark_hash(key: int) -> int:
+    """The hash by which Spark distributes a 32-bit integer that is not negative: Murmur3, as a signed number."""
+    mixed = _rotated(key * 0xCC9E2D51 & _BITS, 15) * 0x1B873593 & _BITS
+    found = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _BITS) ^ 4
+    found = (found ^ found >> 16) * 0x85EBCA6B & _BITS
+    found = (found ^ found >> 13) * 0xC2B2AE35 & _BITS
+    found ^= found >> 16
+    return found - (1 << 32) if found >> 31 else found
+
+
+def _rotated(value: int, by: int) -> int:
+    return (value << by | value >> 32 - by) & _BITS

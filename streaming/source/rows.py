@@ -8,7 +8,7 @@ executor may run another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, get_args
@@ -91,11 +91,11 @@ def unpack_facts(packed: bytes) -> list[Fact]:
     return [*blob.own, *_shared(blob.for_all)]
 
 
-def packed_batch(facts: Iterable[Fact], buckets: int) -> pa.RecordBatch:
-    """The blobs of one task as an Arrow batch of PACKED_SCHEMA."""
-    blobs = list(pack_facts(facts, buckets))
+def packed_batch(facts: Iterable[Fact], keys: Sequence[int]) -> pa.RecordBatch:
+    """The blobs of one task as an Arrow batch of PACKED_SCHEMA; there is a key for each bucket."""
+    blobs = list(pack_facts(facts, len(keys)))
     columns = [
-        pa.array([bucket for bucket, _ in blobs], pa.int32()),
+        pa.array([keys[bucket] for bucket, _ in blobs], pa.int32()),
         pa.array([blob for _, blob in blobs], pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)

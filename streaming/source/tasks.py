@@ -384,7 +384,7 @@ def run_plan(plan: TaskPlan, options: SourceOptions, cluster: Cluster, asking: C
         facts += hidden_participants(facts, plan.end.positions, options.wants, asking)
     facts += _throttled(plan, cluster, asking)
     if options.packed:
-        yield packed_batch([*facts, *data_read(reads)], options.buckets)
+        yield packed_batch([*facts, *data_read(reads)], options.state_keys)
     else:
         yield from _arrow(FACTS, fact_rows(facts, options.buckets))
 

@@ -23,6 +23,7 @@ from bench import (
     quota,
     scan,
     steady,
+    transaction_parts,
     transactions,
     workers,
 )
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "partitions": partitions.run,
     "planning": planning.run,
     "steady": steady.run,
+    "transaction_parts": transaction_parts.run,
     "transactions": transactions.run,
 }
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.json"

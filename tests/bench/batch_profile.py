@@ -63,7 +63,7 @@ def _seconds(profile: Profile | None) -> tuple[float, float]:
 
 def _batch(processors: list[BucketProcessor], facts: list[Fact]) -> None:
     """One micro-batch: the source's task, then each bucket."""
-    for bucket, blob in _from_arrow(packed_batch(facts, BUCKETS)):
+    for bucket, blob in _from_arrow(packed_batch(facts, range(BUCKETS))):
         found = processors[bucket].handleInputRows((bucket,), iter([(bucket, blob)]), None)
         _to_arrow([finding[0] for finding in found])
 

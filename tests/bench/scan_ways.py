@@ -136,7 +136,7 @@ def ours(where: Where, new_fold: Callable[[Offset, Offset], Any], *, to_arrow: b
             read_ranges(cluster, reads, patience_s=PATIENCE_S)
             if to_arrow:
                 packed_batch(
-                    [fact for one in reads for fact in one.fold.facts(one.partition, one.topic_id, 0)], BUCKETS
+                    [fact for one in reads for fact in one.fold.facts(one.partition, one.topic_id, 0)], range(BUCKETS)
                 )
             assert not any(one.notices for one in reads)
             return sum(one.size for one in reads), sum(getattr(one.fold, "batches", 0) for one in reads)

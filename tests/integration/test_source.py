@@ -33,6 +33,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.query import BatchErrors, JobSettings, start
 from txnwatch.streaming.job.spark_conf import SessionSettings
 from txnwatch.streaming.source.datasource import FORMAT
+from txnwatch.streaming.source.options import spark_hash, state_keys
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +87,14 @@ def test_a_micro_batch_that_is_repeated_replaces_its_files_of_state(spark: Spark
     assert second.keys() == first.keys() != set()
     assert not [file for file, number in first.items() if second[file] == number]
     assert not list(checkpoint.glob("state/0/*/.*.tmp"))
+
+
+def test_spark_gives_each_partition_of_the_state_one_of_sixteen_buckets(spark: SparkSession) -> None:
+    rows = [(key,) for key in (*state_keys(16, 16), *range(1_000, 1_100))]
+    frame = spark.createDataFrame(rows, "bucket INT").selectExpr("bucket", "hash(bucket) AS hashed")
+    assert [(row["bucket"], row["hashed"]) for row in frame.collect()] == [(key, spark_hash(key)) for (key,) in rows]
+    buckets = frame.where("bucket < 1000").repartition(16, "bucket")
+    assert sorted(len(rows) for rows in buckets.rdd.glom().collect()) == [1] * 16
 
 
 def _end(cluster: Cluster, partition: TopicPartition) -> int:

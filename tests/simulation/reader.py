@@ -119,6 +119,7 @@ class WorldReader:
             _OPTIONS,
             metadata_refresh_s=0.0,
             buckets=bucket_count,
+            state_partitions=1,
             starting_offsets=EARLIEST if rng.random() < 0.5 else LATEST,
             census_interval_s=0.0,
             heal_interval_s=rng.choice((0.0, _NEVER_S)),

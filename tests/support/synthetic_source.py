@@ -58,7 +58,7 @@ class SyntheticReader(DataSourceStreamReader):  # type: ignore[misc]
         number, task = partition.value
         changing = self._changing if number == 1 or not self._only_first else 0
         facts = facts_of(number, changing, self._shape, task, self._tasks)
-        yield packed_batch(facts, BUCKETS)
+        yield packed_batch(facts, range(BUCKETS))
 
 
 class SyntheticSource(DataSource):  # type: ignore[misc]

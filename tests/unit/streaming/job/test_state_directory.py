@@ -62,8 +62,8 @@ def test_the_states_of_other_versions_are_removed_before_the_query_begins(tmp_pa
     assert (start.is_rebuilt, start.states) == (True, {OWN, "state-of-another-kind"})
     (line,) = start.log
     assert line == (
-        f"warning: the checkpoint has no {OWN}, the state of this version and of this view of the coordinators: the "
-        "state is rebuilt from the logs, and data is read from the last stable offsets"
+        f"warning: the checkpoint has no {OWN}, the state of this version, view of the coordinators and number of "
+        "state partitions: the state is rebuilt from the logs, and data is read from the last stable offsets"
     )
 
 
@@ -181,6 +181,7 @@ def test_the_name_is_that_of_everything_that_is_stored(monkeypatch: pytest.Monke
     own = state_name(CoordinatorAccess.LOG)
     assert own == state_name(CoordinatorAccess.LOG)
     assert re.fullmatch("state-[0-9a-f]{8}", own)
+    names.add(state_name(CoordinatorAccess.LOG, 2))
     monkeypatch.setattr(state_directory, "VERSION", 0)
     names.add(state_name(CoordinatorAccess.LOG))
     monkeypatch.setattr(state_directory, "OFFSET_TYPES", ())
@@ -191,4 +192,4 @@ def test_the_name_is_that_of_everything_that_is_stored(monkeypatch: pytest.Monke
     names.add(state_name(CoordinatorAccess.LOG))
     monkeypatch.setattr(state_directory.pyspark, "__version__", "0")
     names.add(state_name(CoordinatorAccess.LOG))
-    assert len(names) == len(CoordinatorAccess) + 5
+    assert len(names) == len(CoordinatorAccess) + 6

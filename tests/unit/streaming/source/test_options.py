@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +14,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAcce
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.notations import Endpoint, parse_bootstrap
 from txnwatch.streaming.client.security import PasswordLogin, Security
-from txnwatch.streaming.source.options import KNOWN, SourceOptions, parse_options
+from txnwatch.streaming.source.options import KNOWN, SourceOptions, parse_options, spark_hash, state_keys
 
 LEAST = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders"}
 ORDERS_0 = TopicPartition("orders", 0)
@@ -32,6 +33,7 @@ def test_an_option_that_is_not_given_has_its_default() -> None:
         first_pattern=None,
         max_read_s=None,
         buckets=16,
+        state_partitions=1,
         input_partitions=2,
         metadata_refresh_s=5.0,
         list_timeout_s=1.5,
@@ -45,6 +47,23 @@ def test_an_option_that_is_not_given_has_its_default() -> None:
         packed=False,
         episodes=False,
     )
+
+
+def test_spark_distributes_numbers_by_this_hash() -> None:
+    """As `SELECT hash(0), hash(1)` answers; test_source.py asks for more of them."""
+    assert [spark_hash(key) for key in (0, 1)] == [933211791, -559580957]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 7, 16, 17, 64])
+def test_each_partition_of_the_state_gets_as_many_buckets(partitions: int) -> None:
+    options = parse_options({**LEAST, "statePartitions": str(partitions)})
+    keys = options.state_keys
+    assert len(keys) == len(set(keys)) == options.buckets == max(16, partitions)
+    assert keys[0] == 0, "the bucket that reports on partitions"
+    counts = Counter(spark_hash(key) % partitions for key in keys)
+    assert len(counts) == partitions
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert state_keys(16, 1) == tuple(range(16))
 
 
 OPTION_CASES: dict[str, tuple[str, str, str, object]] = {
