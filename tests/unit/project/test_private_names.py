@@ -30,14 +30,14 @@ ALLOWED: dict[str, list[str]] = {
         "_tokens",
         "_written_ms",
     ],
-    "property/test_first_read_fold_properties.py": ["_live", "_note", "_views"],
+    "property/test_first_read_fold_properties.py": ["_live", "_note", "_uses"],
     "support/live_script.py": ["_sequences"],
     "unit/metrics/test_collector.py": ["_acted"],
     "unit/state/incidents/test_ledger_resolved_long_ago.py": ["_on_topic"],
     "unit/state/detection/test_look_times.py": ["_heap"],
     "unit/streaming/client/test_time_budgets.py": ["_connections"],
     "unit/streaming/job/test_checkpoint_lease.py": ["_create", "_me"],
-    "unit/streaming/log/test_first_read_fold.py": ["_chunks", "_held", "_live", "_owner", "_views"],
+    "unit/streaming/log/test_first_read_fold.py": ["_chunks", "_live", "_owner", "_uses"],
     "unit/streaming/source/test_offset_memory.py": ["_lister"],
 }
 
