@@ -95,7 +95,8 @@ def _brokers(cluster: Cluster) -> dict[BrokerId, AnswerOfBroker]:
     found = {}
     for node, answer in answers.items():
         values, problem = settings[node]
-        found[node] = replace(_answered(answer), settings=values, settings_problem=problem)
+        needs = problem.with_right("DESCRIBE_CONFIGS on the cluster") if problem is not None else None
+        found[node] = replace(_answered(answer), settings=values, settings_problem=needs)
     return found
 
 

@@ -57,24 +57,26 @@ def test_each_missing_right_is_named_and_nothing_is_guessed(
         f'sasl.jaas.config={MODULE} username="{READER}" password="secret";\n'
     )
 
-    def asked(code: int) -> tuple[set[str], set[str]]:
+    def asked(code: int) -> tuple[set[str], dict[str, str]]:
         capsys.readouterr()
         connection = ("-b", guarded.listener("SASL"), "--command-config", str(config))
         assert main(["audit", *connection, "-o", "json"]) == code
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return {row["check"] for row in answer["rows"]}, {one["what"] for one in answer["not_checked"]}
+        missing = {one["what"]: one["why"].partition(": the right ")[2] for one in answer["not_checked"]}
+        return {row["check"] for row in answer["rows"]}, missing
 
+    acls = {"ACLs": "DESCRIBE on the cluster is missing"}
+    topics = {"settings of topics __transaction_state, orders": "DESCRIBE_CONFIGS on the topic is missing"}
     reader = Grants(guarded.bootstrap_servers, READER)
     reader.set(COMMANDS)
     checks, hidden = asked(1)
-    assert hidden == {"settings of broker 1", "settings of topics __transaction_state, orders", "ACLs"}
-    by_metadata = {"marker-skipped", "coordinator-log-config", "replication", "old-protocol"}
-    assert checks == by_metadata
+    assert hidden == {"settings of broker 1": "DESCRIBE_CONFIGS on the cluster is missing", **topics, **acls}
+    assert checks == {"marker-skipped", "coordinator-log-config", "replication", "old-protocol"}
     reader.add(CLUSTER_CONFIGS)
     checks, hidden = asked(1)
     assert "no-verification" in checks
-    assert hidden == {"settings of topics __transaction_state, orders", "ACLs"}
+    assert hidden == {**topics, **acls}
     reader.add(TOPIC_CONFIGS, LOG_CONFIGS)
-    assert asked(1)[1] == {"ACLs"}
+    assert asked(1)[1] == acls
     reader.add(DESCRIBE_CLUSTER)
-    assert asked(0)[1] == set()
+    assert asked(0)[1] == {}
