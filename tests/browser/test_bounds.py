@@ -71,6 +71,26 @@ def test_a_filter_is_kept_in_the_address(browser: Any, serve: Serve) -> None:
         assert tab.said == []
 
 
+def test_the_overview_is_filtered_and_its_sentence_is_not(browser: Any, serve: Serve) -> None:
+    with a_tab(browser, serve(a_busy_cluster())) as tab:
+        tab.until("4 partitions stand still.")
+        tab.page.get_by_label("owner").select_option("data")
+        tab.until("orders-4", ".incidents h3")
+        tab.page.wait_for_selector(".incidents > li:only-child")
+        assert tab.page.evaluate("location.pathname + location.search") == "/?owner=data"
+        assert [one.split()[0] for one in tab.page.locator(".lane .name a").all_inner_texts()][::2] == ["orders-4"]
+        assert tab.sentence().startswith("4 partitions stand still."), "the truth is that of all"
+        tab.page.reload()
+        tab.page.wait_for_selector(".incidents > li:only-child")
+        tab.page.locator("select[name=topic]").select_option("payments")
+        tab.until("No incident like this is open.", "section.card")
+        assert tab.sentence().startswith("4 partitions stand still.")
+        assert tab.violations() == []
+        tab.page.get_by_role("link", name="all", exact=True).click()
+        tab.page.wait_for_selector(".incidents > li:nth-child(3)")
+        assert tab.said == []
+
+
 def test_partitions_that_are_read_too_slowly_are_counted(browser: Any, serve: Serve) -> None:
     with a_tab(browser, serve(PageWorld(behind=17))) as tab:
         tab.until("partitions not read to their ends17", ".health figure")

@@ -123,6 +123,35 @@ def test_the_way_to_a_cluster_and_back(browser: Any, serve_clusters: Serve) -> N
         assert tab.said == []
 
 
+@pytest.mark.parametrize("width", [360, 1440])
+def test_a_team_finds_its_incidents_in_all_clusters(browser: Any, serve_clusters: Serve, width: int) -> None:
+    with a_tab(browser, serve_clusters(five_clusters()), "/?owner=checkout", width=width) as tab:
+        tab.until("1 of 1; a cluster that is not known may have more", "section.card header")
+        assert tab.sentence().startswith("payments-eu: 1 partition stands still.")
+        assert not tab.is_too_wide
+        assert tab.violations() == []
+        tab.page.get_by_label("owner").select_option("")
+        tab.page.locator("tbody tr").wait_for(state="detached")
+        tab.page.get_by_label("verdict").select_option("hanging")
+        tab.page.locator("tbody a").nth(1).click()
+        tab.until("HANGING payments-0 behind checkout-7.", ".sentence h1")
+        assert tab.said == []
+
+
+def test_the_wall_of_a_team_is_unknown_where_its_cluster_is(browser: Any, serve_clusters: Serve) -> None:
+    with a_tab(browser, serve_clusters(unwatched()), "/?wall=1&owner=checkout") as tab:
+        expected = {"Nothing of checkout stands.": "clear", "a-cluster-with": "unknown", "payments-us": "unknown"}
+        seen: dict[str, str] = {}
+        for _ in range(60):
+            title = tab.page.inner_text(".wall h1")
+            tone = str(tab.page.get_attribute(".wall", "class"))
+            seen.update({begin: tone for begin in expected if title.startswith(begin)})
+            if len(seen) == len(expected):
+                break
+            tab.page.wait_for_timeout(1_000)
+        assert {begin: expected[begin] in tone for begin, tone in seen.items()} == dict.fromkeys(expected, True)
+
+
 def test_a_watcher_that_goes_away_makes_its_cluster_grey_and_the_other_one_takes_over(
     browser: Any, serve_clusters: Serve
 ) -> None:

@@ -236,7 +236,8 @@ class ClusterAsker:
         else:
             seen = self._take(self._answers[self._shown])
         rows = [self._row(number) for number in range(len(self._answers))]
-        self.store.replace(replace(seen, problem=problem, watchers=rows))
+        since_ms = (self.store.seen.problem_ms or self.now_ms()) if problem is not None else None
+        self.store.replace(replace(seen, problem=problem, problem_ms=since_ms, watchers=rows))
 
     def _problem(self, answered: Sequence[int]) -> str | None:
         """Why nobody is believed; None if one is."""

@@ -18,6 +18,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -32,6 +33,7 @@ from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.picture import Picture
 from txnwatch.page.served_page import Collect, PageSite
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
+from txnwatch.page.storms import CHOICES, FILTERS, LISTED, Choices, filter_of
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import Part, as_text, counted, evaluated, name, number
 from txnwatch.state.model.values import DurationMs, TimestampMs
@@ -57,6 +59,7 @@ class OneCluster(NamedTuple):
         cluster_id: None until its brokers have answered.
         status: the section of its own picture.
         ahead_ms: how far the clock of its page is ahead of the clock of this process.
+        choices: the values of each filter, with their numbers.
     """
 
     key: str
@@ -64,6 +67,7 @@ class OneCluster(NamedTuple):
     cluster_id: str | None
     status: Mapping[str, Any]
     ahead_ms: int = 0
+    choices: Choices = MappingProxyType({})
 
     @property
     def state(self) -> PageState:
@@ -109,8 +113,18 @@ def clusters_picture(clusters: Iterable[OneCluster], now_ms: TimestampMs) -> Pic
             "open_incidents": sum(one.status["open_incidents"] for one in ordered),
         },
         "clusters": {one.key: _row(one) for one in ordered},
-        "order": {"clusters": [one.key for one in ordered]},
+        "order": {"clusters": [one.key for one in ordered], "choices": _choices(ordered)},
     }
+
+
+def _choices(clusters: Iterable[OneCluster]) -> Choices:
+    """The values of each filter in all clusters."""
+    counts = {key: Counter[str]() for key in FILTERS[:4]}
+    for one in clusters:
+        for key, values in one.choices.items():
+            for value, count in values:
+                counts[key][str(value)] += int(count)
+    return {key: [[value, count] for value, count in one.most_common(CHOICES)] for key, one in counts.items()}
 
 
 def _row(one: OneCluster) -> dict[str, Any]:
@@ -147,7 +161,7 @@ def _headline(ordered: Sequence[OneCluster]) -> list[Part]:
         first, *rest = worst.headline
         sentences.append([f"{name(worst.name)}: {first}", *rest])
     if unwatched:
-        sentences.append([f"{_names(unwatched)} not watched."])
+        sentences.append([f"{_names(unwatched)} not watched.", *_age(unwatched)])
     if others := [one for one in unknown if one not in unwatched]:
         sentences.append([f"{_names(others)} not known."])
     if not sentences:
@@ -155,6 +169,12 @@ def _headline(ordered: Sequence[OneCluster]) -> list[Part]:
             [f"All {number(len(ordered))} clusters are clear." if ordered[1:] else "The cluster is clear."]
         )
     return [part for i, sentence in enumerate(sentences) for part in ([" ", *sentence] if i else sentence)]
+
+
+def _age(clusters: Sequence[OneCluster]) -> list[Part]:
+    """How old the last evaluation of a single cluster is."""
+    found = [one.judged_ms for one in clusters]
+    return [" Its last evaluation is ", found[0], " old."] if len(found) == 1 and found[0] is not None else []
 
 
 def _names(clusters: Sequence[OneCluster]) -> str:
@@ -260,9 +280,13 @@ class ClustersSite:
     def _cluster(self, site: PageSite) -> OneCluster:
         origin = site.store.origin
         cluster_id = origin.cluster_id if origin is not None else None
-        # In whole seconds: else each answer would change every line a little.
-        ahead_ms = round((site.now_ms() - self.now_ms()) / 1000) * 1000
-        return OneCluster(self._key(site), site.name or "", cluster_id, site.live.picture["status"], ahead_ms)
+        seen = site.live.picture
+        choices = seen["order"]["choices"]
+        return OneCluster(self._key(site), site.name or "", cluster_id, seen["status"], self._ahead_ms(site), choices)
+
+    def _ahead_ms(self, site: PageSite) -> int:
+        """In whole seconds: else each answer would change every line a little."""
+        return round((site.now_ms() - self.now_ms()) / 1000) * 1000
 
     def _key(self, site: PageSite) -> str:
         """The part of its address: its name, or its id if no cluster before it in the list has the same one.
@@ -301,6 +325,7 @@ class ClustersSite:
         yield from self.live.resources()
         yield "schema", self.assets.serve_schema
         yield "find", self._find
+        yield "incidents", self._incidents
         yield (
             "clusters",
             self.live.with_picture(
@@ -326,6 +351,24 @@ class ClustersSite:
         head = self.live.head(self.live.picture)
         known = {"answer": answered} if some else {"answer": None, "look": None}
         return answer(request, encode({**head, **known}), JSON)
+
+    async def _incidents(self, request: Request) -> Response:
+        """The open incidents of all clusters that a filter means, the worst cluster first."""
+        wanted, found = filter_of(request.query_params), list[tuple[str, dict[str, Any]]]()
+        await self.live.refresh()
+        places = {key: place for place, key in enumerate(self.live.picture["order"]["clusters"])}
+        for site in self.sites:
+            one, ahead_ms = await site.select(wanted, LISTED), self._ahead_ms(site)
+            if one is not None:
+                rows = [{**row, "since_ms": row["since_ms"] - ahead_ms} for row in one["rows"]]
+                found.append((self._key(site), {**one, "rows": rows}))
+        found.sort(key=lambda one: places.get(one[0], len(places)))
+        answered = {
+            "rows": [{**row, "cluster": key} for key, one in found for row in one["rows"]],
+            "count": sum(one["count"] for _, one in found),
+            "counts": {key: one["count"] for key, one in found},
+        }
+        return answer(request, encode({**self.live.head(self.live.picture), **answered}), JSON)
 
     async def _overview(self, request: Request) -> Response:
         if len(self.sites) == 1:

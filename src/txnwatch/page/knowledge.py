@@ -26,7 +26,6 @@ from txnwatch.state.model.findings import CensusOffsets, OpenTransaction
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import rank
-from txnwatch.state.telling.folding import FoldedIncidents, fold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +84,6 @@ class Knowledge:
         """The incidents that ended within a day, the last one first."""
         ended = (event for event in self.seen.incidents or () if event.resolution is not None)
         return sorted(ended, key=lambda event: -event.time_ms)
-
-    @cached_property
-    def folds(self) -> Sequence[FoldedIncidents]:
-        """The open incidents by their causes, in their order."""
-        return fold(self.open_incidents)
 
     def is_watched(self, at: TopicPartition) -> bool | None:
         """Whether a partition is watched; None if that is not known."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from txnwatch.page.incident_rows import id_for_address
 from txnwatch.page.knowledge import HeldBack, Knowledge, Spans
-from txnwatch.page.words import name
+from txnwatch.page.words import name, owners_of
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ownership import WITHOUT_OWNER, OwningTeam, Subject
 from txnwatch.state.model.values import ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict, rank
 from txnwatch.state.telling.commands import Origin, explain_partition
@@ -60,9 +61,18 @@ def _lanes(spans: Spans, incidents: Sequence[IncidentEvent]) -> list[_Lane]:
     return found
 
 
-def worst_lanes(known: Knowledge, most: int) -> tuple[dict[str, dict[str, Any]], int]:
+class LaneFilter(Protocol):
+    """Which lanes are meant."""
+
+    def takes_open(self, at: TopicPartition, held: HeldBack, incident: IncidentEvent | None, team: str) -> bool:
+        """Whether a transaction on a partition is meant; `team` is the label of its owner."""
+
+
+def worst_lanes(known: Knowledge, most: int, wanted: LaneFilter | None = None) -> tuple[dict[str, dict[str, Any]], int]:
     """The rows of the lanes that are shown, the worst first, then the oldest; and how many more there are."""
     lanes = _lanes(known.spans, known.open_incidents)
+    if wanted is not None:
+        lanes = [lane for lane in lanes if _is_meant(known, lane, wanted)]
 
     def place(lane: _Lane) -> tuple[int, TimestampMs, TopicPartition]:
         drawn = lane.drawn
@@ -72,6 +82,24 @@ def worst_lanes(known: Knowledge, most: int) -> tuple[dict[str, dict[str, Any]],
     healthy = heapq.nsmallest(most, (lane for lane in lanes if place(lane)[0] == _HEALTHY_RANK), key=place)
     shown = [*first, *healthy[:_HEALTHY_BEFORE], *further, *healthy[_HEALTHY_BEFORE:]][:most]
     return {str(lane.at): _lane_row(known, lane) for lane in shown}, len(lanes) - len(shown)
+
+
+def _is_meant(known: Knowledge, lane: _Lane, wanted: LaneFilter) -> bool:
+    """Whether one of the transactions on a partition is meant."""
+    owners = ((one, _owner_of(known, lane.at, one)) for one in lane.drawn)
+    return any(
+        wanted.takes_open(lane.at, one.held, one.incident, owner.team if owner is not None else WITHOUT_OWNER)
+        for one, owner in owners
+    )
+
+
+def _owner_of(known: Knowledge, at: TopicPartition, drawn: _Drawn) -> OwningTeam | None:
+    """The owner of a transaction: that of its incident, which knows more (groups), if there is one."""
+    if drawn.incident is not None:
+        return drawn.incident.owner
+    one = drawn.held.transaction
+    topics = frozenset(span.partition.topic for span in one.spans)
+    return owners_of(known.store.origin).of(Subject(one.transactional_id, at.topic, topics)).owner
 
 
 def _alternating(lanes: Iterable[_Lane]) -> tuple[list[_Lane], list[_Lane]]:
@@ -99,7 +127,7 @@ def _lane_row(known: Knowledge, lane: _Lane) -> dict[str, Any]:
     return {
         "topic": lane.at.topic,
         "partition": lane.at.partition,
-        "holder": _bar(lane.holder) if lane.holder is not None else None,
+        "holder": _holder(known, lane.at, lane.holder) if lane.holder is not None else None,
         "look": to_find(known.store.commands, lane.at) if lane.holder is None else None,
         "behind": [_bar(one) for one in lane.behind],
         "more": lane.more,
@@ -110,6 +138,11 @@ def _lane_row(known: Knowledge, lane: _Lane) -> dict[str, Any]:
         "since_ms": _since_ms(known, lane.drawn),
         "rank": min(map(_rank, lane.drawn), default=_HEALTHY_RANK),
     }
+
+
+def _holder(known: Knowledge, at: TopicPartition, drawn: _Drawn) -> dict[str, Any]:
+    owner = _owner_of(known, at, drawn)
+    return {**_bar(drawn), "owner": name(owner.name) if owner is not None else None}
 
 
 def to_find(origin: Origin | None, at: TopicPartition) -> str | None:

@@ -18,13 +18,10 @@ from txnwatch.page.knowledge import Knowledge, transactions_of
 from txnwatch.page.lanes import worst_lanes
 from txnwatch.page.past import day_of
 from txnwatch.page.store import Reach, StartStep, TargetRow, WatcherRow
-from txnwatch.page.storms import folds_of
+from txnwatch.page.storms import ALL_INCIDENTS, IncidentFilter, folds_of
 from txnwatch.page.truth import CALM, Facts, PageState
-from txnwatch.page.words import Part, counted, groups, headline, name, names_of_owners, number, owners_of
-from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.page.words import Part, counted, groups, headline, name, names_of_owners, number
 from txnwatch.state.model.incident import GroupState, IncidentEvent
-from txnwatch.state.model.ownership import Subject
-from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import Severity, undetected
 from txnwatch.state.telling.commands import Origin, explain_id
 from txnwatch.state.text import printable
@@ -40,47 +37,22 @@ Picture = dict[str, dict[str, Any]]
 
 def picture_of(known: Knowledge) -> Picture:
     """The whole picture."""
-    seen, incidents = known.seen, known.open_incidents
-    lanes, more_lanes = worst_lanes(known, LANES)
-    by_producer = {one.producer_id: one for one in transactions_of(seen)}
-    by_id = {event.incident_id: event for event in incidents}
-    rows, order = folds_of(known)
+    sections = sections_of(known)
     return {
-        "status": _status(known, incidents),
-        "incidents": rows,
-        "lanes": {
-            key: _with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in lanes.items()
-        },
-        "order": {
-            **order,
-            "lanes": list(lanes),
-            "more_lanes": more_lanes,
-        },
-        "others": _others(known, list(lanes.values())),
+        "status": _status(known, known.open_incidents),
+        **sections,
+        "others": _others(known, list(sections["lanes"].values())),
         "recent": recent(known, RECENT),
         "day": dict(day_of(known.store, known.now_ms)),
         "watcher": {name: list(values) for name, values in known.series.items()},
     }
 
 
-def _with_holders_owner(
-    origin: Origin | None,
-    lane: Mapping[str, Any],
-    transactions: Mapping[ProducerId, OpenTransaction],
-    incidents: Mapping[str, IncidentEvent],
-) -> dict[str, Any]:
-    """A lane with the name of its holder's owner: that of its incident, which knows more (groups), if there is one."""
-    holder = lane["holder"]
-    transaction = transactions.get(holder["producer_id"]) if holder is not None else None
-    if transaction is None:
-        return dict(lane)
-    event = incidents.get(holder["incident"] or "")
-    if event is not None:
-        owner = event.owner
-    else:
-        topics = frozenset(span.partition.topic for span in transaction.spans)
-        owner = owners_of(origin).of(Subject(transaction.transactional_id, lane["topic"], topics)).owner
-    return {**lane, "holder": {**holder, "owner": name(owner.name) if owner is not None else None}}
+def sections_of(known: Knowledge, wanted: IncidentFilter = ALL_INCIDENTS) -> Picture:
+    """The sections that a filter concerns: the rows, the lanes, and the order of both."""
+    lanes, more_lanes = worst_lanes(known, LANES, wanted if wanted != ALL_INCIDENTS else None)
+    rows, order = folds_of(known, wanted)
+    return {"incidents": rows, "lanes": lanes, "order": {**order, "lanes": list(lanes), "more_lanes": more_lanes}}
 
 
 def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
@@ -134,7 +106,8 @@ def _reason(known: Knowledge) -> list[Part]:
     """Why nothing is known: why no watcher is believed, or what the log has said since the last barrier."""
     problem, said, judged_ms = known.seen.problem, known.store.warning, known.seen.judged_ms
     if problem is not None:
-        return [f" Reason: {name(problem, _LONGEST)}."]
+        since: list[Part] = [] if known.seen.problem_ms is None else [" It is so for ", known.seen.problem_ms, "."]
+        return [*since, f" Reason: {name(problem, _LONGEST)}."]
     if said is None or (judged_ms is not None and said.at_ms <= judged_ms):
         return []
     return [" The log, ", said.at_ms, f" ago: {name(said.text, _LONGEST).rstrip('.')}."]

@@ -26,10 +26,10 @@ from txnwatch.page import audited, details, finding
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.past import DAYS, MOST_DAYS, NO_PAST, PAST_FORMS, past_of, past_text
-from txnwatch.page.picture import Picture, picture_of
+from txnwatch.page.picture import Picture, picture_of, sections_of
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.store import PageStore
-from txnwatch.page.storms import FILTERS, LISTED, MOST, IncidentFilter, select
+from txnwatch.page.storms import LISTED, MOST, IncidentFilter, filter_of, select
 from txnwatch.page.watcher_facts import facts_of
 from txnwatch.page.words import as_text, counted, evaluated
 from txnwatch.state.incidents.past_summary import Facet
@@ -187,6 +187,7 @@ class PageSite:
         yield "schema", self.assets.serve_schema
         yield "series", self.live.with_picture(lambda _, request: self._columns(request))
         yield "incidents", self._incidents
+        yield "overview", self._overview
         yield (
             "incidents/{id}",
             self._about(
@@ -268,9 +269,20 @@ class PageSite:
             raise HTTPException(400, f"state: expected open or recent, found {state[:20]!r}")
         await self.live.refresh()
         assert self._known is not None
-        wanted = IncidentFilter(**{key: query[key] for key in FILTERS if query.get(key)})
-        found = select(self._known, wanted, limit, offset, has_ended=state == "recent")
+        found = select(self._known, filter_of(query), limit, offset, has_ended=state == "recent")
         return answer(request, encode({**self.live.head(self.live.picture), **found}), JSON)
+
+    async def _overview(self, request: Request) -> Response:
+        """The rows and the lanes that a filter means."""
+        await self.live.refresh()
+        assert self._known is not None
+        found = sections_of(self._known, filter_of(request.query_params))
+        return answer(request, encode({**self.live.head(self.live.picture), **found}), JSON)
+
+    async def select(self, wanted: IncidentFilter, limit: int) -> dict[str, Any] | None:
+        """The first open incidents that a filter means; None if nothing is known of the cluster."""
+        await self.live.refresh()
+        return select(self._known, wanted, limit) if self._known is not None else None
 
     async def _facts(self, request: Request) -> Response:
         """What a page of several clusters is made from."""

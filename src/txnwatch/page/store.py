@@ -221,6 +221,7 @@ class KnownNow:
         speaks: whether this instance publishes events; None if that is not known.
         speaker: the instance that publishes them; None if none was heard lately.
         problem: why no watcher is believed now, in words; None if one is.
+        problem_ms: since when none is.
         watchers: the watchers that are asked; empty if this process is the watcher.
         topics: how many partitions of each topic are watched, as the metadata had it less than a minute ago; None if
             that is not known.
@@ -244,6 +245,7 @@ class KnownNow:
     speaks: bool | None = None
     speaker: str | None = None
     problem: str | None = None
+    problem_ms: TimestampMs | None = None
     watchers: Sequence[WatcherRow] = ()
     topics: Mapping[str, int] | None = None
 

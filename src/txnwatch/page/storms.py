@@ -12,32 +12,35 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from txnwatch.page.incident_rows import hidden_by, incident_row, recent_row
-from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.knowledge import HeldBack, Knowledge
 from txnwatch.page.words import groups, name, waiting
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.state.telling.folding import FoldedIncidents, owner_label, prefix_of
+from txnwatch.state.telling.folding import FoldedIncidents, fold, owner_label, prefix_of
 
 FOLDS: Final = 30
 LISTED: Final = 50
 MOST: Final = 200
+Choices = Mapping[str, list[list[str | int]]]
 FILTERS: Final = ("owner", "topic", "verdict", "prefix", "reason")
 
 
-def folds_of(known: Knowledge) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """The rows of the picture, each with its fold, by the id of the worst incident; and their order."""
-    shown = _shown(known.folds)
+def folds_of(known: Knowledge, wanted: IncidentFilter) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """The rows of the incidents that are meant, each with its fold, by the id of the worst one; and their order."""
+    folds = fold(event for event in known.open_incidents if wanted.takes(known, event))
+    shown = _shown(folds)
     causes = {one.cause for one in shown}
-    rest = [event for one in known.folds if one.cause not in causes for event in one.incidents]
+    rest = [event for one in folds if one.cause not in causes for event in one.incidents]
     rows = {
         one.incidents[0].incident_id: {**incident_row(known, one.incidents[0]), "fold": _fold_row(known, one)}
         for one in shown
     }
     return rows, {
         "incidents": list(rows),
-        "more_rows": len(known.folds) - len(shown),
+        "more_rows": len(folds) - len(shown),
         "more_incidents": len(rest),
         "more_by_verdict": dict(Counter(event.verdict for event in rest)),
+        "choices": choices(known, known.open_incidents),
     }
 
 
@@ -108,6 +111,26 @@ class IncidentFilter(NamedTuple):
             and (self.prefix is None or _begins(event, self.prefix))
         )
 
+    def takes_open(self, at: TopicPartition, held: HeldBack, incident: IncidentEvent | None, team: str) -> bool:
+        """See LaneFilter."""
+        found = (str(incident.verdict), str(incident.reason)) if incident is not None else ("", "")
+        begins = self.prefix is None or (held.transaction.transactional_id or "").startswith(self.prefix)
+        return (
+            self.owner in {None, team}
+            and self.topic in {None, at.topic}
+            and self.verdict in {None, found[0]}
+            and self.reason in {None, found[1]}
+            and (begins or (incident is not None and _begins(incident, self.prefix or "")))
+        )
+
+
+ALL_INCIDENTS: Final = IncidentFilter()
+
+
+def filter_of(query: Mapping[str, str]) -> IncidentFilter:
+    """The filter in the query of an address."""
+    return IncidentFilter(**{key: query[key] for key in FILTERS if query.get(key)})
+
 
 def _begins(event: IncidentEvent, prefix: str) -> bool:
     return (event.transactional_id or "").startswith(prefix) or prefix_of(event) == prefix
@@ -133,11 +156,11 @@ def select(
         "count": len(chosen),
         "offset": offset,
         "more": max(0, len(chosen) - offset - len(page)),
-        "choices": _choices(known, found),
+        "choices": choices(known, found),
     }
 
 
-def _choices(known: Knowledge, incidents: Sequence[IncidentEvent]) -> Mapping[str, list[list[str | int]]]:
+def choices(known: Knowledge, incidents: Sequence[IncidentEvent]) -> Choices:
     """The values of each filter with their numbers, the most frequent first."""
     counts = {key: Counter[str]() for key in FILTERS[:4]}
     for event in incidents:
@@ -146,7 +169,7 @@ def _choices(known: Knowledge, incidents: Sequence[IncidentEvent]) -> Mapping[st
         counts["topic"].update(set(_topics(known, event)))
         if prefix := prefix_of(event):
             counts["prefix"][prefix] += 1
-    return {key: [[name(value), count] for value, count in one.most_common(_CHOICES)] for key, one in counts.items()}
+    return {key: [[name(value), count] for value, count in one.most_common(CHOICES)] for key, one in counts.items()}
 
 
-_CHOICES: Final = 20
+CHOICES: Final = 20

@@ -91,6 +91,8 @@ PATHS = {
     "/snapshot": "snapshot",
     "/incidents": "incidents",
     "/incidents?state=recent": "recent_incidents",
+    "/overview?owner=checkout": "overview",
+    "/overview?topic=none": "overview",
     "/series": "series",
     "/open": "open",
     "/partitions": "partitions",
@@ -147,6 +149,7 @@ def test_the_answers_about_several_clusters_fit() -> None:
         check("clusters", get(url, "/api/v1/clusters").json)
         check("clusters_status", get(url, "/api/v1/status").json)
         check("clusters_snapshot", get(url, "/api/v1/snapshot").json)
+        check("clusters_incidents", get(url, "/api/v1/incidents?verdict=hanging").json)
         for row in get(url, "/api/v1/clusters").json["rows"]:
             check("status", get(url, f"/c/{row['key']}/api/v1/status").json)
             check("snapshot", get(url, f"/c/{row['key']}/api/v1/snapshot").json)

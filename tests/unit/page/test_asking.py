@@ -113,6 +113,24 @@ def test_a_watcher_that_answers_again_is_believed_again_and_each_change_is_said_
     assert world.lines == [f"warning: {where}: {AWAY}", f"{where} answers again"]
 
 
+def test_it_is_said_since_when_no_watcher_answers() -> None:
+    world = watched("eu")
+    clock = 100.0
+    world.asker.clock_s = lambda: clock
+    world.show()
+    world.watcher.error = SinkError(AWAY)
+    world.show()
+    clock += 75.0
+    now = world.asker.now_ms()
+    assert f" It is so for 1 min 15 s. Reason: https://watch.example:9464/: {AWAY}." in as_text(
+        status(world.show())["headline"], now
+    )
+    world.watcher.error = None
+    world.show()
+    world.watcher.error = SinkError(AWAY)
+    assert " It is so for 0.0 s." in as_text(status(world.show())["headline"], world.asker.now_ms())
+
+
 def test_a_watcher_that_evaluates_nothing_any_more_is_unknown() -> None:
     world = watched("eu", age_s=16)
     assert status(world)["state"] is PageState.UNKNOWN

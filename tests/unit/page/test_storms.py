@@ -129,6 +129,7 @@ def test_who_hurts_somebody_is_before_what_hurts_nobody() -> None:
 
 
 def test_an_id_in_a_storm_has_its_own_step(storm: tuple[PageWorld, str]) -> None:
+    storm[0].batch()
     row = get(storm[1], "/api/v1/ids?name=loader-7").json["answer"]["row"]
     assert row["steps"][0]["command"].startswith("txnwatch abort --topic events --partition 7 --start-offset 7 ")
 
@@ -137,3 +138,28 @@ def test_a_storm_leaves_room_for_other_lanes(storm: tuple[PageWorld, str]) -> No
     lanes = picture(storm[0])["lanes"]
     assert {"payments-0", "orders-11", "orders-4", "clickstream-17", "events-999"} - set(lanes) <= {"events-999"}
     assert sum(key.startswith("events-") for key in lanes) >= 6
+
+
+@pytest.mark.parametrize(
+    ("query", "verdicts", "lanes"),
+    [
+        ("", ["hanging", "hanging", "stuck_prepare", "late", "long_running"], None),
+        ("owner=checkout", ["hanging"], {"payments-0"}),
+        ("owner=none&topic=orders", ["stuck_prepare"], {"orders-11", "orders-14"}),
+        ("topic=orders", ["stuck_prepare", "late"], {"orders-11", "orders-14", "orders-4"}),
+        ("verdict=late", ["late"], {"orders-4"}),
+        ("prefix=sessionizer", [], {"clickstream-17"}),
+        ("owner=nobody", [], set()),
+    ],
+)
+def test_an_overview_has_what_its_filter_means(
+    storm: tuple[PageWorld, str], query: str, verdicts: list[str], lanes: set[str] | None
+) -> None:
+    _, url = storm
+    found = get(url, f"/api/v1/overview?{query}").json
+    assert [found["incidents"][key]["verdict"] for key in found["order"]["incidents"]] == verdicts
+    assert lanes is None or set(found["lanes"]) == lanes
+    one_by_one = get(url, f"/api/v1/incidents?{query}").json
+    counted = sum((row["fold"] or {"count": 1})["count"] for row in found["incidents"].values())
+    assert counted + found["order"]["more_incidents"] == one_by_one["count"], "each of them is in a row"
+    assert found["order"]["choices"] == one_by_one["choices"], "a filter hides no choice"

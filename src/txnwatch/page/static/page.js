@@ -51,8 +51,8 @@ const path = () => location.pathname.slice(BASE.length);
 
 function route() {
   if (page.picture?.clusters && path() === "/find") return { address: `/api/v1/find${location.search}`, view: views.found, title: "Found" };
-  if (page.picture?.clusters) return { address: null, view: views.clusters, title: null };
-  if (path() === "/" && isWall()) return { address: `/api/v1/incidents${location.search}`, view: views.wall, title: null };
+  if (page.picture?.clusters) return { address: views.isFiltered() ? `/api/v1/incidents${location.search}` : null, view: views.clusters, title: null };
+  if (path() === "/" && page.picture && views.isFiltered()) return { address: `/api/v1/${isWall() ? "incidents" : "overview"}${location.search}`, view: views.filteredOverview, title: null };
   if (LISTS[path()]) return { address: null, view: LISTS[path()], title: null };
   for (const [begin, rest, address, view, title] of ROUTES) {
     if (!path().startsWith(begin)) continue;
@@ -120,7 +120,7 @@ function content() {
   const { address, view, title } = route();
   if (address === null) return page.picture ? view(page) : nothing;
   if (detail.address !== address) return nothing;
-  const crumbs = html`<nav class="crumbs" aria-label="Where this is"><a href=${`${BASE}/`}>Overview</a> / ${title}</nav>`;
+  const crumbs = title === null ? nothing : html`<nav class="crumbs" aria-label="Where this is"><a href=${`${BASE}/`}>Overview</a> / ${title}</nav>`;
   if (detail.isMissing) return html`${crumbs}${views.missing(title, detail.look, page)}`;
   if (!detail.found) return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}</p>` : nothing}`;
   return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}: what is below may have changed.</p>` : nothing}${view(detail.found, page)}`;
@@ -162,14 +162,14 @@ function take() {
 
 function draw(hasChanged) {
   take();
-  const { address } = route();
+  const { address, title } = route();
   if (address && hasChanged && !(paused && detail.address === address)) ask(address);
   if (!isSeriesAsked) askSeries();
   if (isWall()) {
-    render(html`<main id="main" class="on-wall">${views.wall(detail.found, page)}</main>`, root);
+    render(html`<main id="main" class="on-wall">${views.wall(detail.error ? null : detail.found, page)}</main>`, root);
     return sentenceChanged();
   }
-  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}${views.pauseOf(page)}<div class="visually-hidden" role="status">${said}</div><div class="visually-hidden" role="status">${spoken}</div>${content()}</main>${foot()}`, root);
+  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, title !== null)}${views.pauseOf(page)}<div class="visually-hidden" role="status">${said}</div><div class="visually-hidden" role="status">${spoken}</div>${content()}</main>${foot()}`, root);
   sentenceChanged();
   measure();
   if (isNew) focusHeading();
@@ -177,11 +177,11 @@ function draw(hasChanged) {
 
 /** A person who has followed a link reads on at the heading of the new view. */
 function focusHeading() {
-  const { address } = route();
+  const { address, title } = route();
   if (address !== null && detail.address === address && !detail.found && !detail.isMissing) return;
   const isFirst = isNew === true && depth() === 0;
   isNew = false;
-  const heading = document.querySelector(address === null ? "#main h1" : ".crumbs ~ * h1, .crumbs ~ * h2, .crumbs ~ h1");
+  const heading = document.querySelector(title === null ? "#main h1" : ".crumbs ~ * h1, .crumbs ~ * h2, .crumbs ~ h1");
   if (isFirst || !heading) return;
   heading.tabIndex = -1;
   heading.focus({ preventScroll: true });

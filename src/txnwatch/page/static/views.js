@@ -137,9 +137,11 @@ function incidents(page) {
   const shown = all.filter((row) => row.severity !== "info");
   const warnings = all.filter((row) => row.severity === "info");
   const early = warnings.reduce((sum, row) => sum + (row.fold?.count ?? 1), 0);
-  if (!shown.length && !warnings.length) return nothing;
+  if (!all.length && !isFiltered()) return nothing;
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents">
-    <header><h2 id="h-incidents">${openTitle(page)}</h2><span class="muted small">who hurts somebody first · one row for each cause · <a href=${`${BASE}/incidents`}>one by one, with filters</a></span></header>
+    <header><h2 id="h-incidents">${openTitle(page)}</h2><span class="muted small">who hurts somebody first · one row for each cause · <a href=${`${BASE}/incidents${isFiltered() ? location.search : ""}`}>one by one</a></span></header>
+    ${filters(order.choices, page)}
+    ${isFiltered() && !all.length ? html`<div class="body">No incident like this is open.</div>` : nothing}
     ${shown.length ? list(shown, page) : nothing}
     ${warnings.length ? html`<div class="more">${plural(early, "early warning")}: ${warnings.slice(0, 3).map((row, i) => html`${i ? ", " : ""}<a href=${row.fold ? BASE + row.fold.list : ofIncident(row.id)}>${foreign(row.fold ? `${count(row.fold.count)} of ${row.fold.prefix ?? row.fold.topic ?? "several"}` : row.holder)}</a>`)}. ${early === 1 ? "It ends at its timeout." : "Each ends at its timeout."}</div>` : nothing}
     ${order.more_incidents ? html`<div class="more">and ${plural(order.more_incidents, "more incident")} of ${plural(order.more_rows, "other cause")}: ${Object.entries(order.more_by_verdict).map(([verdict, number]) => `${count(number)} ${verdict}`).join(", ")}. <a href=${`${BASE}/incidents`}>List them</a></div>` : nothing}</section>`;
@@ -150,8 +152,10 @@ const FILTERS = [["verdict", "verdict"], ["owner", "owner"], ["topic", "topic"],
 const withQuery = (changes) => {
   const query = new URLSearchParams(location.search);
   for (const [key, value] of Object.entries(changes)) if (value) query.set(key, value); else query.delete(key);
-  return `/incidents${query.size ? `?${query}` : ""}`;
+  return `${location.pathname.slice(BASE.length)}${query.size ? `?${query}` : ""}`;
 };
+/** Whether the address has a filter. */
+export const isFiltered = () => [...FILTERS, ["reason"]].some(([key]) => new URLSearchParams(location.search).get(key));
 
 function filters(choices, page) {
   const query = new URLSearchParams(location.search);
@@ -160,7 +164,7 @@ function filters(choices, page) {
     const options = choices[key].some(([name]) => name === value) || !value ? choices[key] : [[value, 0], ...choices[key]];
     return html`<label>${text} <select name=${key} .value=${value} @change=${(event) => page.go(withQuery({ [key]: event.target.value, offset: "", reason: "" }))}><option value="" ?selected=${!value}>any</option>${options.map(([name, number]) => html`<option value=${name} ?selected=${name === value}>${name} (${count(number)})</option>`)}</select></label>`;
   };
-  return html`<form class="filters" aria-label="Filters" @submit=${(event) => event.preventDefault()}>${FILTERS.map(one)}${query.size ? html`<a href=${`${BASE}/incidents`}>all</a>` : nothing}</form>`;
+  return html`<form class="filters" aria-label="Filters" @submit=${(event) => event.preventDefault()}>${FILTERS.map(one)}${query.size ? html`<a href=${location.pathname}>all</a>` : nothing}</form>`;
 }
 
 export function allIncidents(found, page) {
@@ -198,7 +202,7 @@ function timeline(page) {
       <div class="plot">${lane(row, scale, width, page.now, page.barNow)}</div>
       <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${row.hidden === null ? nothing : growing(`lane ${row.topic}-${row.partition}`, row.hidden, page)}${duration(page.now - row.since_ms)}${row.more + row.behind.length ? ` · ${least(row.more + row.behind.length, row.more_is_least)} more open` : ""}</div></div></div>`)}
     ${order.more_lanes ? html`<p class="muted">and ${plural(order.more_lanes, "more partition")}: <a href=${`${BASE}/partitions`}>list the partitions</a></p>` : nothing}
-    ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${page.head?.judged_ms === null ? "Nothing was evaluated yet" : plural(others.count, "other")}</div><div class="muted small">${others.listed ? `${count(others.listed)} listed, the oldest for ${duration(page.now - others.oldest_ms)}` : "none of them is in the lists"}</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
+    ${!isFiltered() && (others.count || rows.length === 0) ? html`<div class="lane"><div class="name"><div>${page.head?.judged_ms === null ? "Nothing was evaluated yet" : plural(others.count, "other")}</div><div class="muted small">${others.listed ? `${count(others.listed)} listed, the oldest for ${duration(page.now - others.oldest_ms)}` : "none of them is in the lists"}</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
       <div class="figure"><div class="small">not drawn one by one</div><div><a href=${`${BASE}/open`}>list the oldest</a></div></div></div>` : nothing}</div>
     <div class="key">${Object.entries(FORMS).map(([phase, one]) => one.key ? form(phase, one.key) : nothing)}
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><path d="M11 4h8l-4 6z" fill="var(--muted)"/></svg>its own timeout</span>
@@ -279,6 +283,9 @@ export function audit(found, page) {
     ${found.rows.length ? html`<ol class="exposures">${found.rows.map((row) => exposure(row, page))}</ol>` : html`<div class="body"><p>${none}</p></div>`}</section>`,
   html`<section class="card"><header><h2>Not checked</h2></header><div class="body"><dl class="facts">${found.not_checked.map((one) => html`<dt>${foreign(one.what)}</dt><dd>${foreign(one.why)}</dd>`)}</dl><p>This command makes all checks, and only reads.</p>${command(found.command, page)}</div></section>`];
 }
+
+/** The overview of what a filter means. The sentence is about all. */
+export const filteredOverview = ({ incidents: rows, lanes, order }, page) => overview({ ...page, picture: { ...page.picture, incidents: rows, lanes, order } });
 
 /** An address from the operator's own file, which has only http and https; it is checked again. */
 const elsewhere = (url, text) => (/^https?:\/\//.test(url) ? html`<a href=${url} rel="noreferrer">${foreign(text)}</a>` : foreign(text));
@@ -362,15 +369,26 @@ function waits(found, page) {
 }
 
 // --- several clusters
-/** One line for each cluster, worst first. */
-export function clusters(page) {
+/** One line for each cluster, worst first; `found` has what a filter means. */
+export function clusters(found, page = found) {
   const { clusters: rows, order } = page.picture;
-  return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-clusters"><header><h2 id="h-clusters">Clusters</h2><span class="muted small">worst first; the age is that of the last evaluation</span></header>
+  const lines = html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-clusters"><header><h2 id="h-clusters">Clusters</h2><span class="muted small">worst first; the age is that of the last evaluation</span></header>
     <ol class="clusters">${order.clusters.filter((key) => rows[key]).map((key) => ({ key, ...rows[key] })).map((row) => html`<li class=${page.isStale ? "unknown" : row.tone}>${sign(page.isStale ? "unknown" : row.tone)}
-      <div class="which"><a href=${`/c/${encodeURIComponent(row.key)}/`}><b>${foreign(row.name)}</b></a>${row.cluster_id ? html` <span class="mono muted small">${foreign(row.cluster_id)}</span>` : nothing}</div>
+      <div class="which"><a href=${ofCluster(row.key, `/${location.search}`)}><b>${foreign(row.name)}</b></a>${row.cluster_id ? html` <span class="mono muted small">${foreign(row.cluster_id)}</span>` : nothing}</div>
       <div class="cell">${plain(row.text, page.now)}</div>
       <div class="muted count">${row.incidents === null ? "not known" : plural(row.incidents, "incident")}</div>
       <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration((page.pausedMs ?? page.trueNow) - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
+  return [lines, order.choices.verdict.length || isFiltered() ? ofAllClusters(found, page) : nothing];
+}
+
+const ofCluster = (key, path) => `/c/${encodeURIComponent(key)}${path}`;
+
+/** The open incidents of all clusters that a filter means. */
+function ofAllClusters({ rows, count: all }, page) {
+  const name = (key) => page.picture.clusters[key]?.name ?? key;
+  return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents"><header><h2 id="h-incidents">${openTitle(page)}</h2><span class="muted small">${rows ? `${count(rows.length)} of ${count(all)}; a cluster that is not known may have more` : "of all clusters"}</span></header>${filters(page.picture.order.choices, page)}
+    ${!rows ? nothing : !rows.length ? html`<div class="body">No known incident is like this.</div>` : html`<div class="body scroll" tabindex="0" role="group" aria-labelledby="h-incidents"><table><thead><tr><th scope="col">cluster</th><th scope="col">what stands, behind whom</th><th scope="col">owner</th><th scope="col" class="number">standing for</th><th scope="col" class="number">hidden records</th><th scope="col">next</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr class=${row.severity}><td><a href=${ofCluster(row.cluster, "/")}>${foreign(name(row.cluster))}</a></td><td><span class="tag">${row.tag}</span> <a href=${ofCluster(row.cluster, `/incident/${row.id}`)}>${row.places.length ? places(row) : "no partition stands"}</a> behind ${foreign(row.holder)}</td><td>${ownerOf(row)}</td><td class="number">${duration(page.now - row.since_ms)}</td><td class="number">${hiddenOf(row, page)}</td><td>${foreign(row.steps[0]?.text ?? "")}</td></tr>`)}</tbody></table></div>`}</section>`;
 }
 
 // --- what is not there
@@ -421,16 +439,19 @@ export function wall(found, page) {
     <div class="age"><span class="small">${page.picture?.clusters ? "read" : "evaluated"}</span> <strong>${page.head?.judged_ms ? duration(page.trueNow - page.head.judged_ms) : "never"}</strong> <span class="small">ago</span></div></section>`;
   const lost = lostOf(page);
   if (lost || !page.status) return say("unknown", html`<b>${lost?.[0] ?? "Unknown."}</b>`, lost?.[1](page) ?? "");
-  const name = page.head?.name ?? page.head?.cluster ?? "";
-  if (page.picture.clusters) {
-    const { clusters: rows, order } = page.picture;
-    const row = rows[order.clusters[Math.floor(page.trueNow / TURN_MS) % order.clusters.length]];
-    return say(row.tone, html`<b>${foreign(row.name)}</b> ${plain(row.text, page.now)}`, parts(page.status.headline, page.now));
-  }
-  if (!owner || ["unknown", "partial"].includes(page.truth.state)) return say(page.truth.state === "unknown" ? "unknown" : page.status.tone, parts(page.status.headline, page.truth.state === "unknown" ? page.trueNow : page.sentenceNow), html`${foreign(name)} · ${plain(page.status.detail, page.sentenceNow)}`);
-  const worst = found?.rows.find((row) => row.severity !== "info");
-  if (!worst) return say("clear", html`<b>Nothing of ${foreign(owner)} stands.</b>`, html`${foreign(name)} · ${parts(page.status.headline, page.sentenceNow)}`);
-  return say(worst.severity, html`<b>${plural(found.count, "incident")} of ${foreign(worst.owner?.name ?? owner)}.</b> <span class="keep">${worst.places.length ? places(worst) : foreign(worst.holder)}</span> for <span class="keep">${duration(page.now - worst.since_ms)}</span>.`, html`${foreign(name)} · ${foreign(worst.steps[0]?.text ?? "")} ${foreign(worst.safe)}`);
+  const { clusters: rows, order } = page.picture;
+  const key = rows && order.clusters[Math.floor(page.trueNow / TURN_MS) % order.clusters.length];
+  const name = rows ? rows[key].name : page.head?.name ?? page.head?.cluster ?? "";
+  const state = rows ? rows[key].state : page.truth.state;
+  const tone = rows ? rows[key].tone : state === "unknown" ? "unknown" : page.status.tone;
+  if (rows && (!owner || ["unknown", "partial"].includes(state))) return say(tone, html`<b>${foreign(name)}</b> ${plain(rows[key].text, page.now)}`, parts(page.status.headline, page.now));
+  if (!owner || ["unknown", "partial"].includes(state)) return say(tone, parts(page.status.headline, state === "unknown" ? page.trueNow : page.sentenceNow), html`${foreign(name)} · ${plain(page.status.detail, page.sentenceNow)}`);
+  const all = rows ? found?.counts[key] : found?.count;
+  if (all === undefined) return say("unknown", html`<b>Asking the watcher …</b>`, foreign(name));
+  const ofTeam = found.rows.filter((row) => !rows || row.cluster === key);
+  const worst = ofTeam.find((row) => row.severity !== "info");
+  if (!worst) return say(state === "limited" ? state : "clear", html`<b>Nothing of ${foreign(owner)} stands.</b>`, html`${foreign(name)} · ${parts(page.status.headline, page.sentenceNow)}`);
+  return say(worst.severity, html`<b>${plural(all, "incident")} of ${foreign(worst.owner?.name ?? owner)}.</b> <span class="keep">${worst.places.length ? places(worst) : foreign(worst.holder)}</span> for <span class="keep">${duration(page.now - worst.since_ms)}</span>.`, html`${foreign(name)} · ${foreign(worst.steps[0]?.text ?? "")} ${foreign(worst.safe)}`);
 }
 
 export function partition(found, page) {
