@@ -73,7 +73,7 @@ LONGEST_MESSAGE: Final = 8_192
 
 def shown_url(url: str) -> str:
     """The URL for messages: user, password and the query are hidden; several comma-separated URLs are possible."""
-    return ",".join(_shown(one) for one in _NEXT_URL.split(url))
+    return ",".join(_shown(part) for part in _NEXT_URL.split(url))
 
 
 def shown_place(url: str) -> str:
@@ -83,7 +83,9 @@ def shown_place(url: str) -> str:
 
 def without_credentials(url: str) -> str:
     """The URL without user, password and query, so that a command with it still works for a user who may use it."""
-    return ",".join(_shown(one).replace(f"{HIDDEN}@", "", 1).removesuffix(f"?{HIDDEN}") for one in _NEXT_URL.split(url))
+    return ",".join(
+        _shown(part).replace(f"{HIDDEN}@", "", 1).removesuffix(f"?{HIDDEN}") for part in _NEXT_URL.split(url)
+    )
 
 
 def is_secret_name(name: str) -> bool:
@@ -95,9 +97,9 @@ def redacted(text: str) -> str:
     """Free text, such as an error of a library, cut and without the secrets that its form shows."""
     is_cut, text = len(text) > LONGEST_MESSAGE, text[:LONGEST_MESSAGE]
     end = len(text) if is_cut else None
-    text = _URL.sub(lambda found: f"{found['scheme']}{HIDDEN}" if found.end() == end else _shown_token(found[0]), text)
-    text = _ASSIGNED.sub(lambda found: f"{found['name']}{found['sign']}{HIDDEN}", text)
-    text = _AUTHORIZATION.sub(lambda found: f"{found[1]} {HIDDEN}", text)
+    text = _URL.sub(lambda match: f"{match['scheme']}{HIDDEN}" if match.end() == end else _shown_token(match[0]), text)
+    text = _ASSIGNED.sub(lambda match: f"{match['name']}{match['sign']}{HIDDEN}", text)
+    text = _AUTHORIZATION.sub(lambda match: f"{match[1]} {HIDDEN}", text)
     return f"{_BEGUN_AUTHORIZATION.sub('', text)}{CUT_MARK}" if is_cut else text
 
 
@@ -118,14 +120,14 @@ def _shown(url: str) -> str:
 
 
 def _split(url: str) -> tuple[str, str]:
-    found = _SCHEME.fullmatch(url)
-    assert found is not None
-    return found[1] or "", found[2]
+    match = _SCHEME.fullmatch(url)
+    assert match is not None
+    return match[1] or "", match[2]
 
 
 def _cut(rest: str) -> tuple[str, str, str]:
-    found = re.search(r"[?#]", rest)
-    return (rest, "", "") if found is None else (rest[: found.start()], found[0], rest[found.end() :])
+    match = re.search(r"[?#]", rest)
+    return (rest, "", "") if match is None else (rest[: match.start()], match[0], rest[match.end() :])
 
 
 # Escapes foreign text for its destination: a terminal, a log line, JSON, a shell. Pure: no I/O, no clock.
@@ -146,7 +148,7 @@ def printable(text: str) -> str:
     """The text with an escape, such as x1b after a backslash, for every character that is not printable."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else _escape(one) for one in text)
+    return "".join(sign if sign.isprintable() else _escape(sign) for sign in text)
 
 
 def shell_line(arguments: Iterable[str]) -> str:
@@ -174,11 +176,11 @@ def _shell_byte(byte: int) -> str:
     return chr(byte) if is_plain else f"\\x{byte:02x}"
 
 
-def _escape(one: str) -> str:
-    known = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(one)
-    if known is not None:
-        return known
-    code = ord(one)
+def _escape(sign: str) -> str:
+    escaped = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(sign)
+    if escaped is not None:
+        return escaped
+    code = ord(sign)
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
@@ -338,11 +340,11 @@ class Said(Generic[K]):
 
     def is_new(self, problem: K, what: object = None, now: float = 0.0) -> bool:
         """Whether the problem has to be said now: it has just begun, or what is said about it has changed."""
-        known = self._said.get(problem)
-        if known is None and self.gone_after < math.inf:
-            self._said = {one: said for one, said in self._said.items() if now - said[1] < self.gone_after}
+        before = self._said.get(problem)
+        if before is None and self.gone_after < math.inf:
+            self._said = {other: said for other, said in self._said.items() if now - said[1] < self.gone_after}
         self._said[problem] = what, now
-        return known is None or known[0] != what
+        return before is None or before[0] != what
 
     def is_over(self, problem: K) -> bool:
         """Whether its end has to be said now: it had begun before this call."""

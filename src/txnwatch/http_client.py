@@ -218,14 +218,14 @@ def _whole(connection: socket, events: Sequence[h11.Event], deadline: float, mos
         return answer.status_code, None
     is_compressed = (b"content-encoding", b"gzip") in answer.headers
     inflating = zlib.decompressobj(_GZIP) if is_compressed else None
-    found = bytearray()
+    body = bytearray()
     for part in _parts(connection, protocol, deadline):
-        found += part if inflating is None else inflating.decompress(part, most + 1 - len(found))
-        if len(found) > most or (inflating is not None and inflating.unconsumed_tail):
+        body += part if inflating is None else inflating.decompress(part, most + 1 - len(body))
+        if len(body) > most or (inflating is not None and inflating.unconsumed_tail):
             raise h11.RemoteProtocolError(f"expected an answer of at most {most} bytes, found more")
     if inflating is not None and not inflating.eof:
         raise h11.RemoteProtocolError("expected a whole answer, found a part of it")
-    return answer.status_code, bytes(found)
+    return answer.status_code, bytes(body)
 
 
 def _parts(connection: socket, protocol: h11.Connection, deadline: float) -> Iterator[bytes]:

@@ -58,11 +58,11 @@ def expanded(text: str, where: str, environ: Mapping[str, str] = os.environ, *, 
         ConfigError: a variable, a file or a key is missing or empty.
     """
 
-    def value(found: re.Match[str]) -> str:
-        read = _value(found[1], found[2], f"{where}: {found[0]}", environ)
-        if is_secret and found[1] == "env":
-            _secret_variables.add(found[2])
-        return quote(read, safe="") if _is_encoded(text, found) else read
+    def value(reference: re.Match[str]) -> str:
+        read = _value(reference[1], reference[2], f"{where}: {reference[0]}", environ)
+        if is_secret and reference[1] == "env":
+            _secret_variables.add(reference[2])
+        return quote(read, safe="") if _is_encoded(text, reference) else read
 
     return _REFERENCE.sub(value, text)
 
@@ -79,7 +79,7 @@ def _check_paths(text: str, paths: Iterable[str], where: str, *, may_be_new: boo
     Raises:
         ConfigError: nothing exists at a path; the message has the references.
     """
-    references = ", ".join(found[0] for found in _REFERENCE.finditer(text))
+    references = ", ".join(reference[0] for reference in _REFERENCE.finditer(text))
     if not references or all(_exists(path) or (may_be_new and _may_be_new(path)) for path in paths):
         return
     what = "a directory, whose parent exists, or a URI" if may_be_new else "a file that exists"
@@ -115,10 +115,10 @@ def hidden_from_children(prefix: str, environ: MutableMapping[str, str] = os.env
         environ.update(removed)
 
 
-def _is_encoded(text: str, found: re.Match[str]) -> bool:
+def _is_encoded(text: str, reference: re.Match[str]) -> bool:
     """Whether the reference is in the user or the password of a URL, or is the value of a parameter in its query."""
-    before = text[: found.start()]
-    is_in_credentials = "://" in before and _PASSWORD_FOLLOWS.match(text, found.end()) is not None
+    before = text[: reference.start()]
+    is_in_credentials = "://" in before and _PASSWORD_FOLLOWS.match(text, reference.end()) is not None
     return is_in_credentials or _PARAMETER_BEFORE.search(before) is not None
 
 
@@ -239,12 +239,12 @@ def _read(key: str, value: Any, environ: Mapping[str, str]) -> Any:  # noqa: ANN
         return {name: expanded(text, f"{key}: {name}", environ) for name, text in value.items()}
     if not isinstance(value, str):
         return value
-    found = expanded(value, key, environ, is_secret=key in _MAY_HOLD_A_SECRET)
+    whole = expanded(value, key, environ, is_secret=key in _MAY_HOLD_A_SECRET)
     if key in _PATHS:
-        _check_paths(value, [found], key)
+        _check_paths(value, [whole], key)
     if key == _CHECKPOINT:
-        _check_paths(value, [found], key, may_be_new=True)
-    return found
+        _check_paths(value, [whole], key, may_be_new=True)
+    return whole
 
 
 def _merged(layer: Mapping[str, Any], values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -277,16 +277,16 @@ def toml_of(path: Path, where: str, expected: str = "") -> dict[str, Any]:
         raise ConfigError(f"{where}: expected TOML, found: {exc}") from exc
 
 
-def _with_owners(found: dict[str, Any], path: Path) -> dict[str, Any]:
+def _with_owners(settings: dict[str, Any], path: Path) -> dict[str, Any]:
     """A settings file with `[[owner]]` entries is also the file of the table of owners."""
-    if OWNER_ENTRIES not in found:
-        return found
-    if _OWNERS_FILE in found:
+    if OWNER_ENTRIES not in settings:
+        return settings
+    if _OWNERS_FILE in settings:
         raise ConfigError(
             f"--config {path}: expected {_OWNERS_FILE} or [[{OWNER_ENTRIES}]] entries, found both: move the entries to "
             f"the file that {_OWNERS_FILE} names"
         )
-    return {**{key: value for key, value in found.items() if key != OWNER_ENTRIES}, _OWNERS_FILE: path}
+    return {**{key: value for key, value in settings.items() if key != OWNER_ENTRIES}, _OWNERS_FILE: path}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -327,14 +327,14 @@ def _problem(error: Any, sources: Mapping[str, str], values: Mapping[str, Any]) 
         return f"{key}: unknown key, from {source}; known keys: {', '.join(sorted(RunSettings.model_fields))}"
     expected = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     expected = expected if expected.startswith("expected") else f"expected {expected}"
-    found = error["input"]
+    given_value = error["input"]
     given = values.get(key)
     if isinstance(given, str) and has_reference(given):
-        found = given  # not the value that was read
-    elif isinstance(found, str):
-        found = shown_url(found) if key.endswith("_url") else redacted(found)
+        given_value = given  # not the value that was read
+    elif isinstance(given_value, str):
+        given_value = shown_url(given_value) if key.endswith("_url") else redacted(given_value)
     is_link = source == "environment" and _is_service_url(name.upper(), given)
-    return f"{key}: {expected}, found {_shown(found)} from {source}{_instead_of_link(name) if is_link else ''}"
+    return f"{key}: {expected}, found {_shown(given_value)} from {source}{_instead_of_link(name) if is_link else ''}"
 
 
 def _instead_of_link(key: str) -> str:
@@ -345,11 +345,11 @@ def _instead_of_link(key: str) -> str:
     )
 
 
-def _shown(found: object) -> str:
+def _shown(value: object) -> str:
     """A value for an error. Of a table or a list only the kind: a secret in it may stand under any name."""
-    if isinstance(found, dict):
+    if isinstance(value, dict):
         return "a table"
-    return "a list" if isinstance(found, list) else repr(found)
+    return "a list" if isinstance(value, list) else repr(value)
 
 
 # The Java client properties of `--command-config`: those of the brokers, and those of the schema registry.

@@ -197,9 +197,9 @@ class SinkSet:
 
     def _background(self, name: str, mirror: Mirror, view: OpenIncidentsView | None = None) -> BackgroundMirror:
         """The queue and the thread of a destination."""
-        found = BackgroundMirror(MirrorOutbox(name, mirror, self.log, view=view), wall_clock_ms, self.log)
-        self._closing.callback(found.stop)
-        return found
+        background = BackgroundMirror(MirrorOutbox(name, mirror, self.log, view=view), wall_clock_ms, self.log)
+        self._closing.callback(background.stop)
+        return background
 
     def _redis(self, url: str, targets: list[HeartbeatTarget]) -> MirrorQueue:
         redis = RedisMirror(url, self.cluster_id, self.events.keys)

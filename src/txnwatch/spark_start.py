@@ -218,10 +218,10 @@ def prepared(spark_log: Path, scratch: Path) -> Path:
             from txnwatch.streaming.job.query import write_archive  # noqa: PLC0415 - see the law
 
             is_written = write_archive(jvm, archive)
-    found = prepared_for(real)
-    if not is_written or found is None or found.archive is None:
+    made = prepared_for(real)
+    if not is_written or made is None or made.archive is None:
         raise SparkError(f"expected that the JVM writes an archive of its classes at its end; details: {spark_log}")
-    return found.archive
+    return made.archive
 
 
 # The archive for the next start, made beside a watch.
@@ -303,13 +303,13 @@ def why_no_archive() -> str | None:
 
 def _spare_bytes() -> int | None:
     """The memory that is free on this machine, and in the control group of a container; None if neither is known."""
-    found: list[int] = []
+    spare: list[int] = []
     with contextlib.suppress(OSError, ValueError, StopIteration):
         line = next(line for line in MEMORY.read_text().splitlines() if line.startswith("MemAvailable:"))
-        found.append(int(line.split()[1]) << 10)
+        spare.append(int(line.split()[1]) << 10)
     with contextlib.suppress(OSError, ValueError):
-        found.append(int((GROUP / "memory.max").read_text()) - int((GROUP / "memory.current").read_text()))
-    return min(found, default=None)
+        spare.append(int((GROUP / "memory.max").read_text()) - int((GROUP / "memory.current").read_text()))
+    return min(spare, default=None)
 
 
 # Runs the interpreter of Spark's Python workers once before Spark starts.
@@ -331,10 +331,10 @@ def check_interpreter(interpreter: str, *, answers_s: float = _ANSWERS_S) -> Non
         return
     if shutil.which(interpreter) is None:
         raise SparkError(f"PYSPARK_PYTHON: expected a Python interpreter, found no program {interpreter}")
-    found = _what_is_wrong(interpreter, answers_s)
-    if found is not None:
+    wrong = _what_is_wrong(interpreter, answers_s)
+    if wrong is not None:
         raise SparkError(
-            f"PYSPARK_PYTHON: expected a Python interpreter, found {interpreter}, which {found}; {_ADVICE}"
+            f"PYSPARK_PYTHON: expected a Python interpreter, found {interpreter}, which {wrong}; {_ADVICE}"
         )
 
 

@@ -71,9 +71,11 @@ class FenceNext(NamedTuple):
     why: str
 
 
-def identity_of(found: DescribedTransaction) -> ProducerIdentity | None:
+def identity_of(described: DescribedTransaction) -> ProducerIdentity | None:
     """The producer id and epoch of an id; None before its first InitProducerId is complete."""
-    return None if found.producer_epoch is None else ProducerIdentity(found.producer_id, found.producer_epoch)
+    return (
+        None if described.producer_epoch is None else ProducerIdentity(described.producer_id, described.producer_epoch)
+    )
 
 
 def may_begin_again(owner: DescribedTransaction, data: ProducerIdentity) -> bool:
@@ -95,9 +97,9 @@ def last_door(log: TopicPartition | None, broker: BrokerId | None) -> str:
     )
 
 
-def why_not(found: TransactionDescription) -> str | None:
+def why_not(described: TransactionDescription) -> str | None:
     """Why an id cannot be fenced at all; None if it can be."""
-    match found:
+    match described:
         case NotDescribed(_, problem):
             return str(problem)
         case UnknownTransactionalId(name, coordinator):
@@ -105,30 +107,30 @@ def why_not(found: TransactionDescription) -> str | None:
                 f"broker {coordinator}, its coordinator, does not know {quoted(name)}: it never existed, or it "
                 "expired. Nobody can write under it, so there is nothing to fence"
             )
-    return None if identity_of(found) is not None else f"{quoted(found.transactional_id)} has no epoch yet"
+    return None if identity_of(described) is not None else f"{quoted(described.transactional_id)} has no epoch yet"
 
 
-def is_fenced(found: DescribedTransaction, producer_id: ProducerId | None, epoch: ProducerEpoch | None) -> bool:
+def is_fenced(described: DescribedTransaction, producer_id: ProducerId | None, epoch: ProducerEpoch | None) -> bool:
     """Whether a client with this producer id and epoch can write nothing more; None stands for any."""
-    if producer_id is not None and found.producer_id != producer_id:
+    if producer_id is not None and described.producer_id != producer_id:
         return True
-    return epoch is not None and found.producer_epoch is not None and found.producer_epoch > epoch
+    return epoch is not None and described.producer_epoch is not None and described.producer_epoch > epoch
 
 
-def consequence(found: DescribedTransaction) -> str:
+def consequence(described: DescribedTransaction) -> str:
     """What a fence does to the id and to its application, in one line."""
-    if found.state is TransactionState.ONGOING:
-        ends = f"its open transaction is aborted, on {_partitions(found)}: consumers do not get its data"
-    elif found.is_ending:
-        ends = f"its transaction is in {found.state}: its end is decided, and the fence waits for it"
+    if described.state is TransactionState.ONGOING:
+        ends = f"its open transaction is aborted, on {_partitions(described)}: consumers do not get its data"
+    elif described.is_ending:
+        ends = f"its transaction is in {described.state}: its end is decided, and the fence waits for it"
     else:
         ends = "it has no open transaction"
-    return f"{ends}; the application that has {epoch_text(found.producer_epoch)} is fenced, and must start again"
+    return f"{ends}; the application that has {epoch_text(described.producer_epoch)} is fenced, and must start again"
 
 
-def is_as_named(found: DescribedTransaction, epoch: ProducerEpoch | None) -> bool:
+def is_as_named(described: DescribedTransaction, epoch: ProducerEpoch | None) -> bool:
     """Whether an id has the epoch that was named; a lower one is another client than the one that was meant."""
-    return epoch is None or found.producer_epoch == epoch
+    return epoch is None or described.producer_epoch == epoch
 
 
 def next_step(before: DescribedTransaction, now: TransactionDescription, *, is_sent: bool) -> FenceNext:
@@ -166,8 +168,8 @@ def _by_identity(
 
 def is_over(reading: PartitionReading, data: SpanStart) -> bool:
     """Whether the open data for which an id is fenced has ended: then a fence would only hurt its application."""
-    found = reading.open_transaction(data.producer_id)
-    return found is None or found.start_offset != data.start_offset
+    producer = reading.open_transaction(data.producer_id)
+    return producer is None or producer.start_offset != data.start_offset
 
 
 def is_about(incident: IncidentEvent, cluster_id: str, transactional_id: str, before: ProducerIdentity) -> bool:
@@ -203,42 +205,42 @@ _DEFAULT_MAXIMUM_MS: Final = DurationMs(900_000)
 SHOW_MAXIMUM: Final = f"grant DESCRIBE_CONFIGS on the cluster, so that {_MAXIMUM} is known"
 
 
-def timeouts_to_name(found: DescribedTransaction, longest: DurationMs | Problem) -> tuple[DurationMs, ...]:
+def timeouts_to_name(described: DescribedTransaction, longest: DurationMs | Problem) -> tuple[DurationMs, ...]:
     """The timeouts to send, each next one only if the coordinator refuses the one before it as too long.
 
     `longest` is the maximum of the coordinator, or why it is not known.
     """
     if not isinstance(longest, Problem):
-        return (min(found.timeout_ms, longest),)
-    return (found.timeout_ms,) if found.timeout_ms <= _OF_CLIENTS_MS else (found.timeout_ms, _OF_CLIENTS_MS)
+        return (min(described.timeout_ms, longest),)
+    return (described.timeout_ms,) if described.timeout_ms <= _OF_CLIENTS_MS else (described.timeout_ms, _OF_CLIENTS_MS)
 
 
-def timeout_means(found: DescribedTransaction, longest: DurationMs | Problem) -> str | None:
+def timeout_means(described: DescribedTransaction, longest: DurationMs | Problem) -> str | None:
     """What the timeout that is sent means for the id and for its application; None if it is the id's own."""
     if isinstance(longest, Problem):
-        limit, why = _DEFAULT_MAXIMUM_MS, f", and broker {found.coordinator} does not show {_MAXIMUM} ({longest})"
+        limit, why = _DEFAULT_MAXIMUM_MS, f", and broker {described.coordinator} does not show {_MAXIMUM} ({longest})"
         sends = f"if it is refused as too long, InitProducerId names {_OF_CLIENTS_MS} ms"
     else:
         limit, why = longest, ""
-        sends = f"InitProducerId names {longest} ms, the maximum of broker {found.coordinator} ({_MAXIMUM})"
-    if found.timeout_ms <= limit:
+        sends = f"InitProducerId names {longest} ms, the maximum of broker {described.coordinator} ({_MAXIMUM})"
+    if described.timeout_ms <= limit:
         return None
     keeps = (
         "The id keeps its own: an open transaction is aborted as it is"
-        if found.state is TransactionState.ONGOING
+        if described.state is TransactionState.ONGOING
         else "The id has the smaller one until its application starts again and names its own"
     )
-    return f"{_has(found)}{why}: {sends}. {keeps}.{_own_start(found)}"
+    return f"{_has(described)}{why}: {sends}. {keeps}.{_own_start(described)}"
 
 
-def _has(found: DescribedTransaction) -> str:
-    is_two_phase = found.timeout_ms == TWO_PHASE_TIMEOUT_MS
-    return "A two-phase id has no timeout" if is_two_phase else f"The id has a timeout of {found.timeout_ms} ms"
+def _has(described: DescribedTransaction) -> str:
+    is_two_phase = described.timeout_ms == TWO_PHASE_TIMEOUT_MS
+    return "A two-phase id has no timeout" if is_two_phase else f"The id has a timeout of {described.timeout_ms} ms"
 
 
-def _own_start(found: DescribedTransaction) -> str:
+def _own_start(described: DescribedTransaction) -> str:
     """A two-phase application names no timeout when it starts."""
-    if found.timeout_ms == TWO_PHASE_TIMEOUT_MS:
+    if described.timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return ""
     return (
         " The next start of its application is refused too (INVALID_TRANSACTION_TIMEOUT) while it asks for more than "
@@ -251,6 +253,6 @@ def is_too_long(problem: Problem | None) -> bool:
     return problem is not None and problem.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def _partitions(found: DescribedTransaction) -> str:
-    count = len(found.partitions)
+def _partitions(described: DescribedTransaction) -> str:
+    count = len(described.partitions)
     return f"{count} partition{'' if count == 1 else 's'}"

@@ -144,23 +144,23 @@ def _budget_exhausted(case: Case) -> str | None:
 
 
 def _incomplete(case: Case) -> str | None:
-    found = case.found
-    if found is None:
+    reading = case.found
+    if reading is None:
         return "there is no fresh read"
-    if found.answer is Answer.UNKNOWN:
-        return found.why
-    if found.unlisted is not None:
-        return f"another transactional id may have this producer id, and own the data: {found.unlisted}"
+    if reading.answer is Answer.UNKNOWN:
+        return reading.why
+    if reading.unlisted is not None:
+        return f"another transactional id may have this producer id, and own the data: {reading.unlisted}"
     return None
 
 
 def _still_owned(case: Case) -> str | None:
-    found = case.found
-    owner = found.description if found is not None else None
-    if found is None or owner is None:
+    reading = case.found
+    owner = reading.description if reading is not None else None
+    if reading is None or owner is None:
         return None
-    if found.answer is Answer.REFUTED:
-        return found.why
+    if reading.answer is Answer.REFUTED:
+        return reading.why
     # The marker of this partition may count as written, but a new leader of the coordinators' log sends all again.
     if owner.is_ending and owner.producer_id == case.proven.row.producer_id:
         return f"{cut(owner.transactional_id)} is {owner.state}: its coordinator will write the markers"
@@ -168,13 +168,13 @@ def _still_owned(case: Case) -> str | None:
 
 
 def _already_over(case: Case) -> str | None:
-    found = case.found
-    return found.why if found is not None and found.answer is Answer.REFUTED else None
+    reading = case.found
+    return reading.why if reading is not None and reading.answer is Answer.REFUTED else None
 
 
 def _changed(case: Case) -> str | None:
-    was, found = case.proven.data, case.found
-    row = found.producer if found is not None else None
+    was, reading = case.proven.data, case.found
+    row = reading.producer if reading is not None else None
     if row is None:
         return "the fresh read does not show the transaction"
     if was == row.data:
@@ -188,11 +188,11 @@ def _of_data(data: SpanData) -> str:
 
 
 def _may_be_reused(case: Case) -> str | None:
-    found = case.found
-    row = found.producer if found is not None else None
-    if found is None or row is None:
+    reading = case.found
+    row = reading.producer if reading is not None else None
+    if reading is None or row is None:
         return "the fresh read does not show the transaction"
-    owner, data = found.description, ProducerIdentity(row.producer_id, row.producer_epoch)
+    owner, data = reading.description, ProducerIdentity(row.producer_id, row.producer_epoch)
     if owner is None or not may_begin_again(owner, data):
         return None
     return (

@@ -316,8 +316,8 @@ def transaction_end(
     if not isinstance(owner, DescribedTransaction) or _is_being_ended(incident, owner):
         return None
     if not is_same_transaction(owner, incident):
-        found = _described_end(incident, owner, now_ms)
-        return found or no_longer_open(now_ms, f"the coordinator has the id in state {owner.state}")
+        end = _described_end(incident, owner, now_ms)
+        return end or no_longer_open(now_ms, f"the coordinator has the id in state {owner.state}")
     return None
 
 
@@ -396,22 +396,22 @@ _MAGNITUDE: Final = 10
 Rule = Callable[[IncidentEvent, IncidentEvent], bool]
 
 
-def _more_hidden(known: IncidentEvent, now: IncidentEvent) -> bool:
+def _more_hidden(before: IncidentEvent, now: IncidentEvent) -> bool:
     if now.hidden_records is None:
         return False
-    return now.hidden_records >= _MAGNITUDE * max(1, known.hidden_records or 0)
+    return now.hidden_records >= _MAGNITUDE * max(1, before.hidden_records or 0)
 
 
-def _newly_stopped(known: IncidentEvent, now: IncidentEvent) -> bool:
-    return bool(_stopped(now) - _stopped(known))
+def _newly_stopped(before: IncidentEvent, now: IncidentEvent) -> bool:
+    return bool(_stopped(now) - _stopped(before))
 
 
 def _stopped(event: IncidentEvent) -> set[str]:
     return {group.group_id for group in event.consumer_groups if group.state == GroupState.STOPPED}
 
 
-def _newly_waiting(known: IncidentEvent, now: IncidentEvent) -> bool:
-    return bool({one.group_id for one in now.waiting_groups} - {one.group_id for one in known.waiting_groups})
+def _newly_waiting(before: IncidentEvent, now: IncidentEvent) -> bool:
+    return bool({group.group_id for group in now.waiting_groups} - {group.group_id for group in before.waiting_groups})
 
 
 RULES: Final[dict[str, Rule]] = {
@@ -426,6 +426,6 @@ RULES: Final[dict[str, Rule]] = {
 }
 
 
-def needs_update(known: IncidentEvent, now: IncidentEvent) -> bool:
+def needs_update(before: IncidentEvent, now: IncidentEvent) -> bool:
     """Whether the current values need an event, compared with the last event."""
-    return any(rule(known, now) for rule in RULES.values())
+    return any(rule(before, now) for rule in RULES.values())

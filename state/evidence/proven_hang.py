@@ -121,7 +121,7 @@ _FOR_GOOD = frozenset({OutcomeDoubt.CONTRADICTION, OutcomeDoubt.BEGUN_SINCE})
 
 def proven(
     candidate: SpanCandidate,
-    found: SpanConfirmation,
+    confirmation: SpanConfirmation,
     before: ProvenHang | None,
     stored: StoredEvidence | None,
     now_ms: TimestampMs,
@@ -132,11 +132,11 @@ def proven(
     The time that an abort waits counts from the first confirmation of the same span since this start. `batch` is the
     barrier in whose batch the span was read.
     """
-    assert found.producer is not None
-    outcome = known_outcome(candidate, found)
-    new = ProvenHang(candidate, found.producer, outcome.outcome, candidate.witness, now_ms, outcome.doubt)
+    assert confirmation.producer is not None
+    outcome = known_outcome(candidate, confirmation)
+    new = ProvenHang(candidate, confirmation.producer, outcome.outcome, candidate.witness, now_ms, outcome.doubt)
     if outcome.doubt is not None and outcome.doubt.kind is OutcomeDoubt.LISTING_AWAITED:
-        new = _after_pending(new, before, read_outcome(candidate, found).outcome, batch)
+        new = _after_pending(new, before, read_outcome(candidate, confirmation).outcome, batch)
     if before is not None and before.start_offset == new.start_offset:
         new = replace(new, since_ms=before.since_ms)
     return combined(combined(new, before), stored)
@@ -162,11 +162,11 @@ def is_same_data(evidence: ProvenHang | None, fresh: SpanConfirmation) -> bool:
     return evidence.data == fresh.producer.data
 
 
-def agreed(found: Outcome, evidence: ProvenHang) -> Outcome:
+def agreed(own: Outcome, evidence: ProvenHang) -> Outcome:
     """The outcome after another read of the same data: that of all reads together, as the evidence has it."""
-    if evidence.outcome == found.outcome:
-        return found
-    return found._replace(outcome=evidence.outcome, doubt=evidence.doubt)
+    if evidence.outcome == own.outcome:
+        return own
+    return own._replace(outcome=evidence.outcome, doubt=evidence.doubt)
 
 
 def unconfirmed(fresh: SpanConfirmation) -> Outcome:

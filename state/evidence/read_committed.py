@@ -137,7 +137,7 @@ RULES: tuple[tuple[Visibility, Callable[[RecordPlace], bool]], ...] = (
 
 def visibility(place: RecordPlace) -> Visibility:
     """What a read_committed consumer gets; the first rule that applies counts."""
-    return next(found for found, applies in RULES if applies(place))
+    return next(verdict for verdict, applies in RULES if applies(place))
 
 
 # What an open span hides on its partition.
@@ -227,11 +227,11 @@ def observe(
         return before
     seen: dict[str, Seen] = {} if is_complete else dict(before.groups)
     for group in groups:
-        known = before.groups.get(group.group_id)
-        if known is None or group.is_floor or known.committed_offset != group.committed_offset:
-            has_moved = known is not None and (known.has_moved or known.committed_offset != group.committed_offset)
-            known = Seen(group.committed_offset, high_watermark, now_ms, has_moved)
-        seen[group.group_id] = known
+        last = before.groups.get(group.group_id)
+        if last is None or group.is_floor or last.committed_offset != group.committed_offset:
+            has_moved = last is not None and (last.has_moved or last.committed_offset != group.committed_offset)
+            last = Seen(group.committed_offset, high_watermark, now_ms, has_moved)
+        seen[group.group_id] = last
     return UnmovedOffset(last_stable_offset, before.since_ms, seen)
 
 
@@ -263,7 +263,7 @@ def look_again(
     if not is_seen:
         return AnotherLook(offset, None)
     affected = affected_groups(offset, high_watermark, groups, now_ms)
-    kept = [one for one in affected_before if not is_complete or one.group_id in unassigned]
+    kept = [group for group in affected_before if not is_complete or group.group_id in unassigned]
     return AnotherLook(offset, _with_unanswered(affected, kept, groups))
 
 
@@ -271,7 +271,7 @@ def affected_groups(
     offset: UnmovedOffset, high_watermark: Offset, groups: Sequence[GroupOffset], now_ms: TimestampMs
 ) -> tuple[AffectedGroup, ...]:
     """The groups that are stopped or at risk, the most affected first, as the event's `consumer_groups`."""
-    found = [
+    affected = [
         AffectedGroup(
             group_id=group.group_id,
             state=state,
@@ -281,19 +281,21 @@ def affected_groups(
         for group in groups
         if (state := _state(offset, high_watermark, group, now_ms)) is not None
     ]
-    return _most_affected_first(found)
+    return _most_affected_first(affected)
 
 
 def _with_unanswered(
-    found: Iterable[AffectedGroup], before: Iterable[AffectedGroup], groups: Iterable[GroupOffset]
+    affected: Iterable[AffectedGroup], before: Iterable[AffectedGroup], groups: Iterable[GroupOffset]
 ) -> tuple[AffectedGroup, ...]:
     """Adds those of some affected groups of the look before that the answer, `groups`, lacks; they are unchanged."""
     answered = {group.group_id for group in groups}
-    return _most_affected_first([*found, *(one for one in before if one.group_id not in answered)])
+    return _most_affected_first([*affected, *(earlier for earlier in before if earlier.group_id not in answered)])
 
 
-def _most_affected_first(found: Iterable[AffectedGroup]) -> tuple[AffectedGroup, ...]:
-    return tuple(sorted(found, key=lambda one: (one.state is not GroupState.STOPPED, -one.hidden_lag, one.group_id)))
+def _most_affected_first(affected: Iterable[AffectedGroup]) -> tuple[AffectedGroup, ...]:
+    return tuple(
+        sorted(affected, key=lambda group: (group.state is not GroupState.STOPPED, -group.hidden_lag, group.group_id))
+    )
 
 
 def _at_least(group: GroupOffset, last_stable_offset: Offset) -> Offset:

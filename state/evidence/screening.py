@@ -223,13 +223,13 @@ def screen(
     return Screened(tuple(candidates), tuple(covered), tuple(unproven))
 
 
-def settled(candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:
+def settled(candidate: SpanCandidate, confirmation: SpanConfirmation) -> SpanConfirmation:
     """P2 to P3 against P1: confirmed only for the span of P1; a later span has had no C1 of its own."""
-    if found.answer is not Answer.CONFIRMED:
-        return found
-    assert found.producer is not None
-    if found.producer.txn_start_offset == candidate.span.start_offset:
-        return found
+    if confirmation.answer is not Answer.CONFIRMED:
+        return confirmation
+    assert confirmation.producer is not None
+    if confirmation.producer.txn_start_offset == candidate.span.start_offset:
+        return confirmation
     return SpanConfirmation(Answer.UNKNOWN, "the span ended and another one began during the read")
 
 
@@ -275,13 +275,13 @@ def open_data(
     producer_id: ProducerId, readings: Iterable[PartitionReading], among: Collection[TopicPartition] | None = None
 ) -> OpenData:
     """What the readings show about a producer; `among` limits them to some partitions."""
-    known = [reading for reading in readings if among is None or reading.partition in among]
-    read = [reading for reading in known if reading.problem is None]
+    wanted = [reading for reading in readings if among is None or reading.partition in among]
+    read = [reading for reading in wanted if reading.problem is None]
     is_open = {reading.partition: reading.open_transaction(producer_id) is not None for reading in read}
     return OpenData(
         open=tuple(partition for partition, has_some in is_open.items() if has_some),
         closed=tuple(partition for partition, has_some in is_open.items() if not has_some),
-        unread={reading.partition: reading.problem for reading in known if reading.problem is not None},
+        unread={reading.partition: reading.problem for reading in wanted if reading.problem is not None},
     )
 
 

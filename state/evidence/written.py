@@ -45,10 +45,10 @@ class Written(NamedTuple):
         return min(self.stamp_ms if self.after_ms is None else max(self.stamp_ms, self.after_ms), now_ms)
 
 
-def written(candidate: SpanCandidate, found: SpanConfirmation) -> Written:
+def written(candidate: SpanCandidate, confirmation: SpanConfirmation) -> Written:
     """When the open data of a confirmed hang was last written."""
-    stamp_ms = found.producer.last_timestamp_ms if found.producer is not None else None
-    view, marker = candidate.view, found.history.last_marker
+    stamp_ms = confirmation.producer.last_timestamp_ms if confirmation.producer is not None else None
+    view, marker = candidate.view, confirmation.history.last_marker
     before = [marker.timestamp_ms] if marker is not None else []
     if view is not None and view.state is TransactionState.EMPTY and view.producer_epoch == candidate.span.epoch:
         before.append(view.record_timestamp_ms)

@@ -34,7 +34,7 @@ class PartitionReplicas(NamedTuple):
     @property
     def missing(self) -> tuple[BrokerId, ...]:
         """The replicas that are not in sync."""
-        return tuple(one for one in self.replicas if one not in self.in_sync)
+        return tuple(broker for broker in self.replicas if broker not in self.in_sync)
 
     @property
     def is_short(self) -> bool:

@@ -86,13 +86,13 @@ class Serializer(Generic[T]):
         self._check(bytes(packed[:VERSION_BYTES]).decode("ascii", "backslashreplace"))
         return _decoded(self._decoder, memoryview(packed)[VERSION_BYTES:])
 
-    def _check(self, found: str) -> None:
-        if found == self.version:
+    def _check(self, version: str) -> None:
+        if version == self.version:
             return
-        if _VERSION.fullmatch(found) is None:
-            raise CheckpointError(f"the stored state is damaged: expected a version, found {found!r}: {_ANOTHER}")
+        if _VERSION.fullmatch(version) is None:
+            raise CheckpointError(f"the stored state is damaged: expected a version, found {version!r}: {_ANOTHER}")
         raise CheckpointError(
-            f"the state in the checkpoint has version {found}, this txnwatch reads version {self.version}: {_ANOTHER}"
+            f"the state in the checkpoint has version {version}, this txnwatch reads version {self.version}: {_ANOTHER}"
         )
 
 

@@ -81,8 +81,8 @@ class DetectionPolicy:
 
     def scan_interval_ms(self, listed_ms: DurationMs | None) -> DurationMs:
         """How often coordinators look for expired transactions; `listed_ms` is the value from the brokers."""
-        known = (self.coordinator_scan_interval_ms, listed_ms, DEFAULT_SCAN_INTERVAL_MS)
-        return next(interval_ms for interval_ms in known if interval_ms is not None)
+        choices = (self.coordinator_scan_interval_ms, listed_ms, DEFAULT_SCAN_INTERVAL_MS)
+        return next(interval_ms for interval_ms in choices if interval_ms is not None)
 
     def digest(self, listed_ms: DurationMs | None) -> int:
         """A digest of all thresholds, with the scan interval that counts."""
@@ -265,12 +265,12 @@ class Threshold(NamedTuple):
 
 def thresholds(view: TransactionView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> tuple[Threshold, ...]:
     """The time-based verdicts of a live transaction, by ascending age; broker_clocks.py has its minimum age."""
-    found = [
+    reached = [
         Threshold(verdict, age_ms)
         for verdict, rule in _AGE_RULES.get(view.state, ())
         if (age_ms := rule(view, policy, scan_interval_ms)) is not None
     ]
-    return tuple(sorted(found, key=_age_ms))
+    return tuple(sorted(reached, key=_age_ms))
 
 
 def _age_ms(threshold: Threshold) -> DurationMs:
@@ -279,13 +279,13 @@ def _age_ms(threshold: Threshold) -> DurationMs:
 
 def doubt_ms(view: TransactionView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> DurationMs:
     """The age from which on the coordinator is asked whether a live transaction still holds its spans."""
-    found = thresholds(view, policy, scan_interval_ms)
-    return found[-1].age_ms if found else policy.two_phase_check_ms
+    of_view = thresholds(view, policy, scan_interval_ms)
+    return of_view[-1].age_ms if of_view else policy.two_phase_check_ms
 
 
-def overdue(found: tuple[Threshold, ...], age_ms: DurationMs) -> Threshold | None:
+def overdue(of_view: tuple[Threshold, ...], age_ms: DurationMs) -> Threshold | None:
     """The highest threshold that a transaction has passed, or None."""
-    return next((threshold for threshold in reversed(found) if age_ms > threshold.age_ms), None)
+    return next((threshold for threshold in reversed(of_view) if age_ms > threshold.age_ms), None)
 
 
 # What a watch does not detect in each coordinator view: the verdicts, and the text for its operator.

@@ -18,10 +18,10 @@ from txnwatch.state.text import some_names
 
 def once_looked(told: Sequence[Told], command: str | None) -> tuple[Told, ...]:
     """The statements for somebody who has just looked: without that step, and the next one with its command."""
-    if not any(one.command is not None and is_look(one.command) for one in told):
+    if not any(statement.command is not None and is_look(statement.command) for statement in told):
         return tuple(told)
-    left = [one for one in told if one.command is None]
-    first = next((number for number, one in enumerate(left) if one.kind is StatementKind.NEXT), None)
+    left = [statement for statement in told if statement.command is None]
+    first = next((number for number, statement in enumerate(left) if statement.kind is StatementKind.NEXT), None)
     if first is not None:
         left[first] = replace(left[first], command=command)
     return tuple(left)
@@ -30,12 +30,12 @@ def once_looked(told: Sequence[Told], command: str | None) -> tuple[Told, ...]:
 def look_again(told: Iterable[Told], look: str | None) -> tuple[Told, ...]:
     """The statements for somebody who sees an old picture: the only step is another look."""
     step = Told(StatementKind.NEXT, LOOK_AGAIN, look)
-    return (*(one for one in told if one.kind is not StatementKind.NEXT), step)
+    return (*(statement for statement in told if statement.kind is not StatementKind.NEXT), step)
 
 
 def without_commands(told: Iterable[Told]) -> tuple[Told, ...]:
     """The statements where the cluster's address is not known."""
-    return tuple(replace(one, command=None) for one in told)
+    return tuple(replace(statement, command=None) for statement in told)
 
 
 # JSON.
@@ -50,24 +50,28 @@ class ToldStep(NamedTuple):
 
 def sentences(told: Iterable[Told], *kinds: StatementKind) -> dict[str, str]:
     """The statements of some kinds as members; empty for a kind of which nothing is said."""
-    found = list(told)
-    return {str(kind): " ".join(one.text for one in found if one.kind is kind) for kind in kinds}
+    statements = list(told)
+    return {str(kind): " ".join(statement.text for statement in statements if statement.kind is kind) for kind in kinds}
 
 
 def steps_of(told: Iterable[Told]) -> list[ToldStep]:
     """The steps, in their order."""
-    return [ToldStep(one.text, one.command) for one in numbered(told) if one.kind is StatementKind.NEXT]
+    return [
+        ToldStep(statement.text, statement.command)
+        for statement in numbered(told)
+        if statement.kind is StatementKind.NEXT
+    ]
 
 
 def as_json(told: Sequence[Told]) -> dict[str, Any]:
     """All statements as members, and the list of the steps."""
     kinds = (kind for kind in StatementKind if kind is not StatementKind.NEXT)
-    return {**sentences(told, *kinds), "steps": [one._asdict() for one in steps_of(told)]}
+    return {**sentences(told, *kinds), "steps": [step._asdict() for step in steps_of(told)]}
 
 
 def first_command(told: Iterable[Told]) -> str | None:
     """The command of the first step that has one."""
-    return next((one.command for one in told if one.command is not None), None)
+    return next((statement.command for statement in told if statement.command is not None), None)
 
 
 # Text.
@@ -80,24 +84,24 @@ _IN_A_TABLE: Final = frozenset(  # its columns have them
 
 def numbered(told: Iterable[Told]) -> list[Told]:
     """The statements; of two steps or more, each text begins with its number."""
-    found = list(told)
-    steps = [number for number, one in enumerate(found) if one.kind is StatementKind.NEXT]
+    statements = list(told)
+    steps = [number for number, statement in enumerate(statements) if statement.kind is StatementKind.NEXT]
     for number, at in enumerate(steps if len(steps) > 1 else (), 1):
-        found[at] = replace(found[at], text=f"{number}. {found[at].text}")
-    return found
+        statements[at] = replace(statements[at], text=f"{number}. {statements[at].text}")
+    return statements
 
 
 def lines(told: Iterable[Told]) -> list[str]:
     """The statements as lines; the command of a step is behind it, on a line of its own."""
-    return [line for one in numbered(told) for line in (one.text, *_commands([one]))]
+    return [line for statement in numbered(told) for line in (statement.text, *_commands([statement]))]
 
 
-def blocks(found: Iterable[tuple[str, Sequence[Told]]]) -> Iterator[str]:
+def blocks(findings: Iterable[tuple[str, Sequence[Told]]]) -> Iterator[str]:
     """What is said about the rows of a table, by their names: rows of which the same is said share the sentences."""
     alike: dict[tuple[str, ...], list[tuple[str, list[Told]]]] = {}
-    for name, told in found:
-        shown = numbered(one for one in told if one.kind not in _IN_A_TABLE)
-        alike.setdefault(tuple(one.text for one in shown), []).append((name, shown))
+    for name, told in findings:
+        shown = numbered(statement for statement in told if statement.kind not in _IN_A_TABLE)
+        alike.setdefault(tuple(statement.text for statement in shown), []).append((name, shown))
     for texts, rows in alike.items():
         yield f"{some_names(list(dict.fromkeys(name for name, _ in rows)), _NAMED)}:"
         for at, text in enumerate(texts):
@@ -106,4 +110,4 @@ def blocks(found: Iterable[tuple[str, Sequence[Told]]]) -> Iterator[str]:
 
 
 def _commands(told: Iterable[Told]) -> Iterable[str]:
-    return dict.fromkeys(f"next: {one.command}" for one in told if one.command is not None)
+    return dict.fromkeys(f"next: {statement.command}" for statement in told if statement.command is not None)

@@ -17,67 +17,71 @@ BLOCKED_MEANS = "neither a marker nor a record with acks=all can be written"
 LAST_MEANS = "a restart of the broker that is in sync takes the partition offline"
 
 
-def replicas_text(one: PartitionReplicas) -> str:
+def replicas_text(state: PartitionReplicas) -> str:
     """The replicas of a partition as a part of a sentence."""
-    if one.leader is None:
-        last = f", in sync last: {_brokers(one.in_sync_last)}" if one.in_sync_last else ""
-        return f"no leader (replicas on {_brokers(one.replicas)}{last})"
-    least = f", min.insync.replicas {one.min_in_sync}" if one.min_in_sync is not None else ""
-    return f"{len(one.in_sync)} of {len(one.replicas)} in sync{_missing(one)}{least}"
+    if state.leader is None:
+        last = f", in sync last: {_brokers(state.in_sync_last)}" if state.in_sync_last else ""
+        return f"no leader (replicas on {_brokers(state.replicas)}{last})"
+    least = f", min.insync.replicas {state.min_in_sync}" if state.min_in_sync is not None else ""
+    return f"{len(state.in_sync)} of {len(state.replicas)} in sync{_missing(state)}{least}"
 
 
 def blocked_lines(blocked: Sequence[PartitionReplicas]) -> Iterator[str]:
     """What is missing, and what cannot be written because of it; partitions of which the same is said share a line."""
-    for text, names in grouped((str(one.partition), _blocked_text(one)) for one in blocked).items():
+    for text, names in grouped((str(state.partition), _blocked_text(state)) for state in blocked).items():
         yield f"{some(names, _NAMED)}: {text}."
 
 
-def _blocked_text(one: PartitionReplicas) -> str:
-    if one.partition.topic == TRANSACTION_STATE_TOPIC:
+def _blocked_text(state: PartitionReplicas) -> str:
+    if state.partition.topic == TRANSACTION_STATE_TOPIC:
         return (
-            f"{replicas_text(one)}: the coordinator cannot write its log, so no transaction of its ids begins or ends"
+            f"{replicas_text(state)}: the coordinator cannot write its log, so no transaction of its ids begins or ends"
         )
-    return f"{replicas_text(one)}: {BLOCKED_MEANS}"
+    return f"{replicas_text(state)}: {BLOCKED_MEANS}"
 
 
 def last_lines(last: Sequence[PartitionReplicas]) -> Iterator[str]:
     """Which brokers must not be restarted, although their partitions can be written as far as it is known."""
-    for text, names in grouped((str(one.partition), _last_text(one)) for one in last).items():
+    for text, names in grouped((str(state.partition), _last_text(state)) for state in last).items():
         yield f"{some(names, _NAMED)}: {text}"
 
 
-def _last_text(one: PartitionReplicas) -> str:
+def _last_text(state: PartitionReplicas) -> str:
     unknown = " If min.insync.replicas, which is not shown, is above 1, no marker can be written there."
-    doubt = unknown if one.min_in_sync is None else ""
-    return f"{replicas_text(one)}: {LAST_MEANS}. Do not restart {_brokers(one.in_sync)}.{doubt}"
+    doubt = unknown if state.min_in_sync is None else ""
+    return f"{replicas_text(state)}: {LAST_MEANS}. Do not restart {_brokers(state.in_sync)}.{doubt}"
 
 
 def repair_step(blocked: Iterable[PartitionReplicas]) -> str:
     """What to do, and which brokers must not be restarted meanwhile."""
-    return " ".join(dict.fromkeys(_repair(one) for one in blocked))
+    return " ".join(dict.fromkeys(_repair(state) for state in blocked))
 
 
-def _repair(one: PartitionReplicas) -> str:
-    if one.leader is None:
-        if one.in_sync_last:
-            return f"Bring {_brokers(one.in_sync_last, 'or')} back: no other broker may lead it."
-        return f"Bring {_brokers(one.replicas)} back: which of them may lead it is not known."
-    behind = tuple(broker for broker in one.missing if broker not in one.away)
-    back = f"Bring {_wanted(one, one.away)} back" if one.away else f"Find out why {_brokers(behind)} does not catch up"
-    return f"{back}; do not restart {_brokers(one.in_sync, 'or')}."
+def _repair(state: PartitionReplicas) -> str:
+    if state.leader is None:
+        if state.in_sync_last:
+            return f"Bring {_brokers(state.in_sync_last, 'or')} back: no other broker may lead it."
+        return f"Bring {_brokers(state.replicas)} back: which of them may lead it is not known."
+    behind = tuple(broker for broker in state.missing if broker not in state.away)
+    back = (
+        f"Bring {_wanted(state, state.away)} back"
+        if state.away
+        else f"Find out why {_brokers(behind)} does not catch up"
+    )
+    return f"{back}; do not restart {_brokers(state.in_sync, 'or')}."
 
 
-def _wanted(one: PartitionReplicas, away: tuple[BrokerId, ...]) -> str:
+def _wanted(state: PartitionReplicas, away: tuple[BrokerId, ...]) -> str:
     """The brokers that have to come back: any of them, or all."""
-    lacking = (one.min_in_sync or 0) - len(one.in_sync)
+    lacking = (state.min_in_sync or 0) - len(state.in_sync)
     return _brokers(away, "or" if lacking < len(away) else "and")
 
 
-def _missing(one: PartitionReplicas) -> str:
-    behind = tuple(broker for broker in one.missing if broker not in one.away)
+def _missing(state: PartitionReplicas) -> str:
+    behind = tuple(broker for broker in state.missing if broker not in state.away)
     parts = [
         f"{_brokers(brokers)} {'is' if len(brokers) == 1 else 'are'} {what}"
-        for brokers, what in ((one.away, "missing"), (behind, "behind"))
+        for brokers, what in ((state.away, "missing"), (behind, "behind"))
         if brokers
     ]
     return f" ({', '.join(parts)})" if parts else ""

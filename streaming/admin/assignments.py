@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 from kafka.protocol.api_message import ApiMessage
 
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.state.model.values import BrokerId, ErrorCode, Problem, TopicPartition, is_topic_name
+from txnwatch.state.model.values import BrokerId, ErrorCode, TopicPartition, is_topic_name
 from txnwatch.streaming.admin.group_rights import describe_request
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.wire.primitives import Reader
 
 _AT_A_TIME = 100  # groups of one request: the answer has all members with all their partitions
+_OF_GROUPS = "assignments of consumer groups"
 _STABLE, _EMPTY, _DEAD = "Stable", "Empty", "Dead"
 REBALANCES = "its members change now (it rebalances): what they are assigned is not known, ask again"
 HIDES = "its members also read a topic that is hidden from this user: what they are assigned is not known"
@@ -99,15 +100,15 @@ def decode_assignment(data: memoryview | bytes) -> frozenset[TopicPartition]:
 
 def read_assignments(cluster: Cluster, groups: Iterable[GroupToDescribe]) -> Assignments:
     """Asks the coordinators of some groups, which have members; one request for 100 groups of one protocol."""
-    found = Assignments()
+    assignments = Assignments()
     wanted: dict[str, dict[BrokerId, list[str]]] = {}
     for group in groups:
         kind = group.type if group.type in _KINDS else _CLASSIC
         wanted.setdefault(kind, {}).setdefault(group.coordinator, []).append(group.group_id)
     for kind, by_node in wanted.items():
         for part in _parts(by_node):
-            _ask(cluster, kind, part, found)
-    return found
+            _ask(cluster, kind, part, assignments)
+    return assignments
 
 
 def _parts(by_node: dict[BrokerId, list[str]]) -> Iterator[dict[BrokerId, list[str]]]:
@@ -115,7 +116,7 @@ def _parts(by_node: dict[BrokerId, list[str]]) -> Iterator[dict[BrokerId, list[s
         yield {node: part for node, names in by_node.items() if (part := names[first : first + _AT_A_TIME])}
 
 
-def _ask(cluster: Cluster, kind: str, part: Mapping[BrokerId, Sequence[str]], found: Assignments) -> None:
+def _ask(cluster: Cluster, kind: str, part: Mapping[BrokerId, Sequence[str]], assignments: Assignments) -> None:
     request, take = _KINDS[kind]
 
     def of(names: Sequence[str]) -> Any:
@@ -124,36 +125,31 @@ def _ask(cluster: Cluster, kind: str, part: Mapping[BrokerId, Sequence[str]], fo
     answers = cluster.ask({node: of(names) for node, names in part.items()}, cluster.timeout_s)
     for node, answer in answers.items():
         if isinstance(answer, BrokerError):
-            found.problems[f"assignments of consumer groups: {answer}"] += len(part[node])
+            assignments.problems[f"{_OF_GROUPS}: {answer}"] += len(part[node])
             continue
         for row in answer.groups:
             if row.group_id not in part[node]:
                 continue
             refused = problem_of(row.error_code)
             if refused is not None and refused.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                found.unknown[row.group_id] = HIDES
+                assignments.unknown[row.group_id] = HIDES
             elif refused is not None:
-                found.problems[_why(refused)] += 1
+                assignments.problems[str(refused.of(_OF_GROUPS).with_right("DESCRIBE on the group"))] += 1
             else:
-                take(row, found)
+                take(row, assignments)
 
 
-def _why(refused: Problem) -> str:
-    problem = refused.of("assignments of consumer groups")
-    return str(problem.with_hint("DESCRIBE on the group is missing") if problem.is_denied else problem)
-
-
-def _take_classic(row: Any, found: Assignments) -> None:
+def _take_classic(row: Any, assignments: Assignments) -> None:
     if row.group_state != _STABLE:
         if row.group_state not in (_EMPTY, _DEAD):
-            found.unknown[row.group_id] = REBALANCES
+            assignments.unknown[row.group_id] = REBALANCES
         return
     try:
         assigned = [decode_assignment(member.member_assignment or b"") for member in row.members]
     except WireError as exc:
-        found.problems[f"assignments of consumer groups: {exc}"] += 1
+        assignments.problems[f"{_OF_GROUPS}: {exc}"] += 1
         return
-    found.partitions[row.group_id] = frozenset().union(*assigned)
+    assignments.partitions[row.group_id] = frozenset().union(*assigned)
 
 
 def _consumer_request(connection: Connection, names: Sequence[str]) -> Any:
@@ -161,10 +157,10 @@ def _consumer_request(connection: Connection, names: Sequence[str]) -> Any:
     return ConsumerGroupDescribeRequest(version=version, group_ids=list(names), include_authorized_operations=False)
 
 
-def _take_consumer(row: Any, found: Assignments) -> None:
+def _take_consumer(row: Any, assignments: Assignments) -> None:
     if row.group_state in _UNASSIGNED:
-        found.unknown[row.group_id] = REBALANCES
-    found.partitions[row.group_id] = frozenset(
+        assignments.unknown[row.group_id] = REBALANCES
+    assignments.partitions[row.group_id] = frozenset(
         TopicPartition(topic.topic_name, number)
         for member in row.members
         for assignment in (member.assignment, member.target_assignment)
@@ -178,18 +174,21 @@ def _streams_request(connection: Connection, names: Sequence[str]) -> Any:
     return StreamsGroupDescribeRequest(version=version, group_ids=list(names), include_authorized_operations=False)
 
 
-def _take_streams(row: Any, found: Assignments) -> None:
+def _take_streams(row: Any, assignments: Assignments) -> None:
     """A task with number N of a subtopology reads partition N of each of its source topics."""
     subtopologies = row.topology.subtopologies if row.topology is not None else None
     if subtopologies is None or row.group_state in _UNASSIGNED:
-        found.unknown[row.group_id] = REBALANCES  # also if a source topic is missing
+        assignments.unknown[row.group_id] = REBALANCES  # also if a source topic is missing
     if subtopologies is None:
         return
     sources = {
-        one.subtopology_id: [*one.source_topics, *(topic.name for topic in one.repartition_source_topics)]
-        for one in subtopologies
+        subtopology.subtopology_id: [
+            *subtopology.source_topics,
+            *(topic.name for topic in subtopology.repartition_source_topics),
+        ]
+        for subtopology in subtopologies
     }
-    found.partitions[row.group_id] = frozenset(
+    assignments.partitions[row.group_id] = frozenset(
         TopicPartition(topic, number)
         for member in row.members
         for assignment in (member.assignment, member.target_assignment)

@@ -113,9 +113,9 @@ LONGEST_TIMEOUT = "transaction.max.timeout.ms"
 
 def longest_timeout(cluster: Cluster, node: BrokerId) -> DurationMs | Problem:
     """LONGEST_TIMEOUT of a broker, or why it is not known."""
-    found = settings_of(cluster, [node], [LONGEST_TIMEOUT])[node]
-    text = found.values.get(LONGEST_TIMEOUT, "")
-    return DurationMs(int(text)) if text.isdecimal() else found.problem or Problem("it does not return it")
+    settings = settings_of(cluster, [node], [LONGEST_TIMEOUT])[node]
+    text = settings.values.get(LONGEST_TIMEOUT, "")
+    return DurationMs(int(text)) if text.isdecimal() else settings.problem or Problem("it does not return it")
 
 
 # How often coordinators look for expired transactions.
@@ -143,16 +143,16 @@ class ScanInterval:
         brokers = cluster.known.brokers
         if now_s >= self._due_s and brokers:
             answers = settings_of(cluster, brokers, [SCAN_INTERVAL])
-            values = {node: ms for node, found in answers.items() if (ms := _scan_interval_in(found)) is not None}
+            values = {node: ms for node, settings in answers.items() if (ms := _scan_interval_in(settings)) is not None}
             self._known_ms = {node: ms for node, ms in self._known_ms.items() if node in brokers}
             self._known_ms |= values
             self._due_s = now_s + (_AGAIN_S if len(values) == len(brokers) else _AFTER_SILENCE_S)
         return max(self._known_ms.values(), default=None)
 
 
-def _scan_interval_in(found: Settings) -> DurationMs | None:
+def _scan_interval_in(settings: Settings) -> DurationMs | None:
     """The interval of one broker; None if the broker returned none, or one that Kafka does not allow."""
-    text = found.values.get(SCAN_INTERVAL, "")
+    text = settings.values.get(SCAN_INTERVAL, "")
     if _INTERVAL.fullmatch(text) is None or not 0 < int(text) <= _LARGEST_INTERVAL_MS:
         return None
     return DurationMs(int(text))
@@ -162,7 +162,8 @@ def scan_interval_warning(cluster: Cluster) -> str | None:
     """A warning that `late` rests on a default because a broker does not return its interval; None if all do."""
     answers = settings_of(cluster, cluster.known.brokers, [SCAN_INTERVAL])
     why = next(
-        (f"broker {node}: {found.problem}" for node, found in answers.items() if found.problem is not None), None
+        (f"broker {node}: {settings.problem}" for node, settings in answers.items() if settings.problem is not None),
+        None,
     )
     if why is None:
         return None

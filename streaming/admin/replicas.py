@@ -33,39 +33,39 @@ def read_replicas(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartitio
         version = connection.require_version(MetadataRequest, highest=12, lowest=5)
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(version=version, topics=wanted, allow_auto_topic_creation=False)
-        found = replicas_in(cluster.call(connection, request))
-        leaderless = {at.topic for at, one in found.items() if one.leader is None and not one.in_sync}
+        replicas = replicas_in(cluster.call(connection, request))
+        leaderless = {at.topic for at, state in replicas.items() if state.leader is None and not state.in_sync}
         may_lead = _last_leaders(cluster, connection, sorted(leaderless))
     except BrokerError:
         return {}
-    least = topic_settings(cluster, sorted({at.topic for at, one in found.items() if one.missing}), MIN_IN_SYNC)
-    return {at: _completed(one, may_lead.get(at, ()), _number(least, at.topic)) for at, one in found.items()}
+    least = topic_settings(cluster, sorted({at.topic for at, state in replicas.items() if state.missing}), MIN_IN_SYNC)
+    return {at: _completed(state, may_lead.get(at, ()), _number(least, at.topic)) for at, state in replicas.items()}
 
 
 def blocked_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[PartitionReplicas]:
     """Those of some partitions on which no marker can be written: too few in-sync replicas, or no leader."""
-    return [one for one in replicas_of(cluster, partitions) if one.is_blocked]
+    return [replicas for replicas in replicas_of(cluster, partitions) if replicas.is_blocked]
 
 
 def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[PartitionReplicas]:
     """The replicas of some partitions; partitions that could not be read are missing."""
     wanted = sorted(set(partitions))
-    found = read_replicas(cluster, (at.topic for at in wanted))
-    return [found[at] for at in wanted if at in found]
+    replicas = read_replicas(cluster, (at.topic for at in wanted))
+    return [replicas[at] for at in wanted if at in replicas]
 
 
 def replicas_in(response: Any) -> dict[TopicPartition, PartitionReplicas]:
     """The partitions of a Metadata response."""
     return {
-        TopicPartition(topic.name, one.partition_index): PartitionReplicas(
-            TopicPartition(topic.name, one.partition_index),
-            present(one.leader_id),
-            _sorted(one.replica_nodes),
-            _sorted(one.isr_nodes),
-            _sorted(one.offline_replicas or ()),
+        TopicPartition(topic.name, partition.partition_index): PartitionReplicas(
+            TopicPartition(topic.name, partition.partition_index),
+            present(partition.leader_id),
+            _sorted(partition.replica_nodes),
+            _sorted(partition.isr_nodes),
+            _sorted(partition.offline_replicas or ()),
         )
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -83,21 +83,21 @@ def _last_leaders(
         cursor=None,
     )
     return {
-        TopicPartition(topic.name, one.partition_index): _sorted(
-            one.last_known_elr or one.eligible_leader_replicas or ()
+        TopicPartition(topic.name, partition.partition_index): _sorted(
+            partition.last_known_elr or partition.eligible_leader_replicas or ()
         )
         for topic in cluster.call(connection, request).topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 
-def _completed(one: PartitionReplicas, may_lead: tuple[BrokerId, ...], least: int | None) -> PartitionReplicas:
-    return one._replace(last_leaders=may_lead, min_in_sync=least if one.missing else None)
+def _completed(replicas: PartitionReplicas, may_lead: tuple[BrokerId, ...], least: int | None) -> PartitionReplicas:
+    return replicas._replace(last_leaders=may_lead, min_in_sync=least if replicas.missing else None)
 
 
 def _number(settings: Any, topic: str) -> int | None:
-    found = settings.get(topic)
-    return int(found.value) if found is not None and found.value.isdecimal() else None
+    setting = settings.get(topic)
+    return int(setting.value) if setting is not None and setting.value.isdecimal() else None
 
 
 def _sorted(nodes: Iterable[int]) -> tuple[BrokerId, ...]:

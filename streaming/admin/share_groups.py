@@ -19,7 +19,7 @@ from kafka.protocol.api_message import ApiMessage
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import GroupOffset, ListedOffset
-from txnwatch.state.model.values import BrokerId, Offset, Problem, TopicPartition
+from txnwatch.state.model.values import BrokerId, Offset, TopicPartition
 from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
@@ -27,7 +27,8 @@ from txnwatch.streaming.wire.primitives import present
 
 _ISOLATION, _READ_COMMITTED = "share.isolation.level", "read_committed"
 _TRIES = 3
-NO_LAG = "offsets of share groups: the broker does not return the lag, so no group can be stopped, only at_risk"
+_LEVEL, _OFFSETS = "isolation level of share groups", "offsets of share groups"
+NO_LAG = f"{_OFFSETS}: the broker does not return the lag, so no group can be stopped, only at_risk"
 
 
 class DescribeShareGroupOffsetsRequest(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
@@ -46,15 +47,15 @@ def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Count
         connection = cluster.any_connection()
         answer = cluster.call(connection, configs_request(connection, ConfigOf.GROUP, groups, [_ISOLATION]))
     except BrokerError as exc:
-        problems[f"isolation level of share groups: {exc}"] += len(groups)
+        problems[f"{_LEVEL}: {exc}"] += len(groups)
         return set()
-    found: set[str] = set()
+    names: set[str] = set()
     for result in answer.results:
         if (refused := problem_of(result.error_code)) is not None:
-            problems[_why_no_share_groups("isolation level of share groups", refused, "DESCRIBE_CONFIGS")] += 1
+            problems[str(refused.of(_LEVEL).with_right("DESCRIBE_CONFIGS on the group"))] += 1
         elif any(config.name == _ISOLATION and config.value == _READ_COMMITTED for config in result.configs):
-            found.add(result.resource_name)
-    return found
+            names.add(result.resource_name)
+    return names
 
 
 def are_supported(cluster: Cluster) -> bool:
@@ -77,7 +78,7 @@ def may_read_isolation(cluster: Cluster, group_id: str) -> bool | None:
     refused = [problem_of(result.error_code) for result in answer.results if result.resource_name == group_id]
     if refused == [None]:
         return True
-    return False if any(one is not None and one.is_denied for one in refused) else None
+    return False if any(problem is not None and problem.is_denied for problem in refused) else None
 
 
 def share_offsets(
@@ -104,10 +105,12 @@ def share_offsets(
             if group_id not in members:
                 continue
             offset, is_floor = _placed(answer, before.get(partition), after.get(partition))
-            known = best.get((group_id, partition))
-            if known is None or (known.is_floor and (not is_floor or offset > (known.committed_offset or 0))):
+            best_so_far = best.get((group_id, partition))
+            if best_so_far is None or (
+                best_so_far.is_floor and (not is_floor or offset > (best_so_far.committed_offset or 0))
+            ):
                 best[group_id, partition] = GroupOffset(group_id, offset, members[group_id], is_floor)
-        if before == after or not any(one.is_floor for one in best.values()):
+        if before == after or not any(position.is_floor for position in best.values()):
             break
     problems.update(found_problems)
     return best
@@ -119,13 +122,13 @@ def share_positions(
     """Where a share group that reads with read_committed is on its partitions."""
     of_group = {coordinator: [group_id]}
     wanted = [partition for _, partition, _ in _answers(cluster, of_group, None, problems)]
-    found = share_offsets(cluster, of_group, {group_id: True}, wanted, problems) if wanted else {}
-    return {at: one.committed_offset for (_, at), one in found.items() if one.committed_offset is not None}
+    offsets = share_offsets(cluster, of_group, {group_id: True}, wanted, problems) if wanted else {}
+    return {at: offset.committed_offset for (_, at), offset in offsets.items() if offset.committed_offset is not None}
 
 
 def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
     listed = cluster.list_offsets(wanted)
-    return {partition: one.offset for partition, one in listed.items() if isinstance(one, ListedOffset)}
+    return {partition: end.offset for partition, end in listed.items() if isinstance(end, ListedOffset)}
 
 
 def _placed(answer: Any, before: Offset | None, after: Offset | None) -> tuple[Offset, bool]:
@@ -155,7 +158,7 @@ def _answers(
             continue
         for group in answer.groups:
             if (refused := problem_of(group.error_code)) is not None:
-                problems[_why_no_share_groups("offsets of share groups", refused, "DESCRIBE")] += 1
+                problems[str(refused.of(_OFFSETS).with_right("DESCRIBE on the group"))] += 1
             else:
                 yield from _partitions_of(group, problems)
 
@@ -165,7 +168,7 @@ def _partitions_of(group: Any, problems: Counter[str]) -> Iterator[tuple[str, To
     for topic in group.topics:
         for partition in topic.partitions:
             if (refused := problem_of(partition.error_code)) is not None:
-                problems[_why_no_share_groups("offsets of share groups", refused, "DESCRIBE")] += 1
+                problems[str(refused.of(_OFFSETS).with_right("DESCRIBE on the group"))] += 1
             elif present(partition.start_offset) is not None:
                 has_unknown_lag |= _lag(partition) is None
                 yield group.group_id, TopicPartition(topic.topic_name, partition.partition_index), partition
@@ -176,11 +179,6 @@ def _partitions_of(group: Any, problems: Counter[str]) -> Iterator[tuple[str, To
 def _lag(partition: Any) -> int | None:
     """The lag of a partition; version 0 of the answer has none, and a coordinator may not know it."""
     return None if partition.lag is None else present(partition.lag)
-
-
-def _why_no_share_groups(what: str, refused: Problem, right: str) -> str:
-    found = refused.of(what)
-    return str(found.with_hint(f"{right} on the group is missing") if found.is_denied else found)
 
 
 def _offsets_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition] | None) -> Any:

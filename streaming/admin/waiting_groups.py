@@ -73,11 +73,11 @@ class PendingOffsets(BatchWalker):
             start = self.starts.get(header.producer_id)
             if start is None or header.last_offset < start or header.is_control or not header.is_transactional:
                 continue
-            found = self.found.setdefault(header.producer_id, {})
+            keys = self.found.setdefault(header.producer_id, {})
             for record in records(buffer, at, header):
                 key = decode_offset_key(record.key) if record.key is not None else None
-                if key is not None and len(found) < MOST_KEYS:
-                    found[key] = None
+                if key is not None and len(keys) < MOST_KEYS:
+                    keys[key] = None
 
 
 def waiting_groups(cluster: Cluster, spans: Iterable[SpanStart]) -> WaitingGroups:
@@ -88,13 +88,13 @@ def waiting_groups(cluster: Cluster, spans: Iterable[SpanStart]) -> WaitingGroup
     problems: Counter[str] = Counter()
     try:
         pending = _read(cluster, wanted, problems)
-        known = _confirmed(cluster, pending, problems)
+        stable = _confirmed(cluster, pending, problems)
     except BrokerError as exc:
         return WaitingGroups({}, (f"pending offsets: {exc}",))
     groups = {
-        span: _groups(keys & known.unstable)
+        span: _groups(keys & stable.unstable)
         for span, keys in pending.items()
-        if keys & known.unstable or keys <= known.answered
+        if keys & stable.unstable or keys <= stable.answered
     }
     return WaitingGroups(groups, tuple(problems))
 
@@ -120,7 +120,7 @@ def _read(cluster: Cluster, spans: Iterable[SpanStart], problems: Counter[str]) 
             parts.append(_part(log, starts[partition]))
         else:
             problems[f"pending offsets of {partition}: {log}"] += 1
-    found: dict[SpanStart, set[CommittedKey]] = {}
+    keys_of: dict[SpanStart, set[CommittedKey]] = {}
     for read in read_parts(cluster, parts, max_bytes=MOST_BYTES):
         is_cut = any(notice.kind is NoticeKind.LEFT for notice in read.notices)
         for notice in read.notices:
@@ -129,11 +129,11 @@ def _read(cluster: Cluster, spans: Iterable[SpanStart], problems: Counter[str]) 
         for producer_id, start in starts[read.partition].items():
             keys = set(read.fold.found.get(producer_id, ()))
             if keys or not read.notices:
-                found[SpanStart(read.partition, producer_id, start)] = keys
+                keys_of[SpanStart(read.partition, producer_id, start)] = keys
             elif is_cut:
                 where = f"{read.partition} from offset {start} on"
                 problems[f"pending offsets of {where}: none in the first {read.size} bytes"] += 1
-    return found
+    return keys_of
 
 
 def _part(log: Range, starts: Mapping[ProducerId, Offset]) -> RangeReading[PendingOffsets]:
@@ -170,7 +170,7 @@ def stable_offsets(
         return lambda connection: _request(connection, keys)
 
     requests = {node: request(sorted(keys)) for node, keys in asked.items()}
-    found = StableOffsets(set(), set())
+    stable = StableOffsets(set(), set())
     for answer in cluster.ask(requests, cluster.timeout_s).values():
         if isinstance(answer, BrokerError):
             problems[f"pending offsets: {answer}"] += 1
@@ -181,19 +181,19 @@ def stable_offsets(
             for topic in group.topics:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
-                    _take(CommittedKey(group.group_id, partition), row, found, problems)
-    return found
+                    _take(CommittedKey(group.group_id, partition), row, stable, problems)
+    return stable
 
 
-def _take(key: CommittedKey, row: Any, found: StableOffsets, problems: Counter[str]) -> None:
+def _take(key: CommittedKey, row: Any, stable: StableOffsets, problems: Counter[str]) -> None:
     problem = problem_of(row.error_code)
     is_unstable = problem is not None and problem.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
     if problem is not None and not is_unstable:
         problems[f"pending offsets: {problem.with_right(_DESCRIBE_TOPIC)}"] += 1
         return
-    found.answered.add(key)
+    stable.answered.add(key)
     if is_unstable:
-        found.unstable.add(key)
+        stable.unstable.add(key)
 
 
 def _request(connection: Connection, keys: Iterable[CommittedKey]) -> Any:

@@ -183,21 +183,21 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
     Raises:
         BrokerError: no broker answers.
     """
-    known = cluster.refresh()
+    metadata = cluster.refresh()
     looked = first_look(cluster)
-    brokers = {node: broker_facts(cluster, node, str(endpoint)) for node, endpoint in sorted(known.brokers.items())}
+    brokers = {node: broker_facts(cluster, node, str(endpoint)) for node, endpoint in sorted(metadata.brokers.items())}
     can_list = all(facts.versions.get(DescribeTransactionsRequest.name) is not None for facts in brokers.values())
     listing = ClusterAdmin(cluster).list_transactions([]) if can_list else None
-    is_unused = TRANSACTION_STATE_TOPIC not in known.topics and not (listing is not None and listing.has_ids)
+    is_unused = TRANSACTION_STATE_TOPIC not in metadata.topics and not (listing is not None and listing.has_ids)
     is_unused = is_unused and not _has_transactional_data(cluster)
-    leases = lease_groups(known.cluster_id)
+    leases = lease_groups(metadata.cluster_id)
     return Checkup(
         brokers=brokers,
         cluster_operations=cluster_operations(cluster),
         topic_operations=topic_operations(cluster),
-        replicas=tuple(one for _, one in sorted(read_replicas(cluster, known.topics).items())),
+        replicas=tuple(replicas for _, replicas in sorted(read_replicas(cluster, metadata.topics).items())),
         id_problems=None if listing is None else () if is_unused else listing.problems,
-        events_problem=None if events_topic in known.topics else create_problem(cluster, events_topic),
+        events_problem=None if events_topic in metadata.topics else create_problem(cluster, events_topic),
         events_rights=_topic_rights(cluster, events_topic),
         events_writers=writers_of(cluster, events_topic),
         lease_group=leases,
@@ -205,7 +205,7 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
         strangers=strangers(cluster, leases),
         internal_rights={topic: _topic_rights(cluster, topic) for topic in _INTERNAL},
         hidden=_hidden(cluster, listing) if listing is not None else {},
-        has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
+        has_unseen_log=TRANSACTION_STATE_TOPIC not in metadata.topics and not is_unused,
         transactional_ids=_ids(listing),
         moved_ids=tuple(_moved_ids(cluster)),
         clocks=second_look(cluster, looked),
@@ -310,8 +310,8 @@ def bytes_per_second(size: int, start: Offset, end: Offset, since: Offset, windo
 
 def write_rates(cluster: Cluster, topics: Iterable[str], now_ms: TimestampMs) -> WriteRates:
     """The rates of some topics of the known metadata."""
-    known = cluster.known.topics
-    wanted = [TopicPartition(name, number) for name in topics for number in known[name].partitions]
+    topics_known = cluster.known.topics
+    wanted = [TopicPartition(name, number) for name in topics for number in topics_known[name].partitions]
     sizes, problem = _leader_sizes(cluster)
     starts, ends = cluster.list_offsets(wanted, timestamp=EARLIEST), cluster.list_offsets(wanted)
     since = cluster.offsets_since(wanted, now_ms - WINDOW_MS)
@@ -353,14 +353,14 @@ def _request(connection: Connection) -> DescribeLogDirsRequest:
 
 
 def _led_by(cluster: Cluster, node: BrokerId, result: object) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
+    sizes: dict[TopicPartition, int] = {}
     for topic in result.topics:  # type: ignore[attr-defined]
         for replica in topic.partitions:
             partition = TopicPartition(topic.name, replica.partition_index)
             info = cluster.known.info(partition)
             if info is not None and info.leader == node and not replica.is_future_key:
-                found[partition] = replica.partition_size
-    return found
+                sizes[partition] = replica.partition_size
+    return sizes
 
 
 # How many bytes the coordinators' log has, and how many are appended to it in a second.
@@ -399,9 +399,9 @@ def coordinator_log_bytes(cluster: Cluster, now_ms: TimestampMs) -> LogBytes:
     logs = {partition: log for partition, log in listed.items() if isinstance(log, Range)}
     parts = [RangeReading(log.part(Offset(log.end - _SAMPLED)), _newest) for log in logs.values()]
     sampled = {read.partition: [header for header, _ in read.fold.found] for read in read_parts(cluster, parts)}
-    rates = [_per_second(logs.get(one), since[one], sampled.get(one, [])) for one in partitions]
+    rates = [_per_second(logs.get(at), since[at], sampled.get(at, [])) for at in partitions]
     sizes, problem = _leader_sizes(cluster)
-    size = sum(sizes[one] for one in partitions) if sizes.keys() >= set(partitions) else None
+    size = sum(sizes[at] for at in partitions) if sizes.keys() >= set(partitions) else None
     return LogBytes(sum(rate for rate in rates if rate is not None), size, rates.count(None), problem)
 
 
@@ -443,11 +443,11 @@ class CensusBytes:
 
 def census_bytes(cluster: Cluster, topics: Iterable[str], now_ms: TimestampMs) -> CensusBytes:
     """Takes one census of some topics of the known metadata."""
-    known = cluster.known.topics
+    known_topics = cluster.known.topics
     asked = {
-        TopicPartition(name, number): Asked(known[name].topic_id)
+        TopicPartition(name, number): Asked(known_topics[name].topic_id)
         for name in topics
-        for number in known[name].partitions
+        for number in known_topics[name].partitions
     }
     if not asked:
         return CensusBytes()

@@ -86,8 +86,8 @@ def rights_on(cluster: Cluster, topic: str) -> TopicRights:
         return TopicRights()
     request = _request(version, [MetadataRequest.MetadataRequestTopic(version=version, name=topic)])
     answer = the_one(cluster.call(connection, request).topics)
-    found = TopicRights(operations_of(answer.authorized_operations), answer.error_code)
-    return TopicRights(frozenset(), found.code) if found.is_hidden else found
+    rights = TopicRights(operations_of(answer.authorized_operations), answer.error_code)
+    return TopicRights(frozenset(), rights.code) if rights.is_hidden else rights
 
 
 def topic_operations(cluster: Cluster) -> dict[str, Operations]:
@@ -163,7 +163,9 @@ def refused_read(cluster: Cluster, topics: Iterable[TopicInfo]) -> list[str]:
         if isinstance(end := ends[partition], ListedOffset)
     ]
     read_ranges(cluster, reads, patience_s=0.0)
-    return [f"topic {read.partition.topic}: {one.detail}" for read in reads if read.is_denied for one in read.notices]
+    return [
+        f"topic {read.partition.topic}: {notice.detail}" for read in reads if read.is_denied for notice in read.notices
+    ]
 
 
 # Chooses how the coordinators' view is known: the setting, or without one the best that this user's rights allow.
@@ -268,8 +270,8 @@ class BrokerTimeout:
 
 def broker_timeouts(cluster: Cluster) -> list[BrokerTimeout]:
     """The longest timeout of each broker."""
-    found = settings_of(cluster, cluster.known.brokers, [LONGEST_TIMEOUT, _TWO_PHASE])
-    return [_timeout_of(node, settings) for node, settings in found.items()]
+    settings_of_brokers = settings_of(cluster, cluster.known.brokers, [LONGEST_TIMEOUT, _TWO_PHASE])
+    return [_timeout_of(node, settings) for node, settings in settings_of_brokers.items()]
 
 
 def _timeout_of(node: BrokerId, settings: Settings) -> BrokerTimeout:

@@ -103,17 +103,17 @@ def ask_for_each(
 
     `decode` gets a broker's response and the broker's id.
     """
-    found: dict[K, V | BrokerError] = {}
+    answer_of: dict[K, V | BrokerError] = {}
     requests = {node: request(wanted) for node, wanted in items.items()}
     answers = brokers.ask(requests, brokers.timeout_s if timeout_s is None else timeout_s)
     for node, wanted in items.items():
         answer = answers[node]
         if isinstance(answer, BrokerError):
-            found.update(dict.fromkeys(wanted, answer))
+            answer_of.update(dict.fromkeys(wanted, answer))
         else:
             decoded = decode(answer, node)
-            found.update({item: decoded.get(item, BrokerError("missing from the answer")) for item in wanted})
-    return found
+            answer_of.update({item: decoded.get(item, BrokerError("missing from the answer")) for item in wanted})
+    return answer_of
 
 
 # ListOffsets: the request for the partitions of one leader, and the answer of each partition.
@@ -126,7 +126,7 @@ _NO_OFFSET = Problem("the leader returned no offset")
 
 def list_offsets(
     brokers: Brokers,
-    known: Metadata,
+    metadata: Metadata,
     partitions: Iterable[TopicPartition],
     *,
     timestamp: int,
@@ -134,20 +134,20 @@ def list_offsets(
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, ListedOffset | Problem]:
     """Asks each partition's leader for an offset, under the known leader epoch; one answer or problem per partition."""
-    found = _ask(brokers, known, partitions, timestamp, isolation, timeout_s)
-    return {partition: _NO_OFFSET if one is None else one for partition, one in found.items()}
+    answers = _ask(brokers, metadata, partitions, timestamp, isolation, timeout_s)
+    return {partition: _NO_OFFSET if answer is None else answer for partition, answer in answers.items()}
 
 
 def offsets_since(
-    brokers: Brokers, known: Metadata, partitions: Iterable[TopicPartition], since_ms: TimestampMs
+    brokers: Brokers, metadata: Metadata, partitions: Iterable[TopicPartition], since_ms: TimestampMs
 ) -> dict[TopicPartition, ListedOffset | Problem | None]:
     """The first offset of each partition with a timestamp at or after a time; None if there is none."""
-    return _ask(brokers, known, partitions, since_ms, READ_UNCOMMITTED, None)
+    return _ask(brokers, metadata, partitions, since_ms, READ_UNCOMMITTED, None)
 
 
 def _ask(
     brokers: Brokers,
-    known: Metadata,
+    metadata: Metadata,
     partitions: Iterable[TopicPartition],
     timestamp: int,
     isolation: int,
@@ -157,9 +157,9 @@ def _ask(
     epochs: dict[TopicPartition, LeaderEpoch | None] = {}
     answers: dict[TopicPartition, ListedOffset | Problem | None] = {}
     for partition in partitions:
-        info = known.info(partition)
+        info = metadata.info(partition)
         if info is None or info.leader is None:
-            answers[partition] = _NO_LEADER if info is not None else known.why_absent(partition)
+            answers[partition] = _NO_LEADER if info is not None else metadata.why_absent(partition)
         else:
             by_leader.setdefault(info.leader, []).append(partition)
             epochs[partition] = info.leader_epoch
@@ -167,8 +167,8 @@ def _ask(
     def request(asked: Sequence[TopicPartition]) -> RequestOf:
         return offsets_request([(partition, epochs[partition]) for partition in asked], timestamp, isolation)
 
-    for partition, found in ask_for_each(brokers, by_leader, request, _listed, timeout_s).items():
-        answers[partition] = Problem.from_error(found) if isinstance(found, BrokerError) else found
+    for partition, answer in ask_for_each(brokers, by_leader, request, _listed, timeout_s).items():
+        answers[partition] = Problem.from_error(answer) if isinstance(answer, BrokerError) else answer
     return answers
 
 
@@ -322,9 +322,9 @@ class Cluster:
         Raises:
             BrokerError: the broker cannot be reached, or failed a moment ago.
         """
-        known = self._connections.get(endpoint)
-        if known is not None and known.is_open:
-            return known
+        kept = self._connections.get(endpoint)
+        if kept is not None and kept.is_open:
+            return kept
         self._pauses.check(endpoint)
         timeout_s = self._patience(self.timeout_s)  # outside the try: a used-up budget must not pause the broker
         try:
@@ -337,7 +337,9 @@ class Cluster:
             self._pauses.begin(endpoint, exc)
             raise
         self._pauses.end(endpoint)
-        self._connections = {at: one for at, one in self._connections.items() if one.is_open} | {endpoint: connection}
+        self._connections = {at: other for at, other in self._connections.items() if other.is_open} | {
+            endpoint: connection
+        }
         return connection
 
     def node(self, node_id: BrokerId) -> Connection:
@@ -404,13 +406,13 @@ class Cluster:
 
         Otherwise a broker that is cut off from the others could return old metadata forever.
         """
-        known = list(self.metadata.brokers.values()) if self.metadata is not None else []
-        if known:
+        endpoints = list(self.metadata.brokers.values()) if self.metadata is not None else []
+        if endpoints:
             self._turns[what] += 1
-            turn = self._turns[what] % len(known)
-            known = known[turn:] + known[:turn]
+            turn = self._turns[what] % len(endpoints)
+            endpoints = endpoints[turn:] + endpoints[:turn]
         problems: list[str] = []
-        for endpoint in dict.fromkeys((*known, *self.bootstrap)):
+        for endpoint in dict.fromkeys((*endpoints, *self.bootstrap)):
             try:
                 return ask(endpoint)
             except AuthorizationError:

@@ -89,11 +89,11 @@ def _has_flexible_header(asked: Any) -> bool:
 
 def _null_in(value: Any, required: tuple[_Required, ...]) -> str | None:
     for name, of_items, has_texts in required:
-        found = getattr(value, name)
-        if found is None or (has_texts and None in found):
+        field = getattr(value, name)
+        if field is None or (has_texts and None in field):
             return name
         if of_items:
-            for item in found:
+            for item in field:
                 missing = _null_in(item, of_items)
                 if missing is not None:
                     return f"{name}.{missing}"
@@ -231,8 +231,8 @@ def problem_of(code: int) -> Problem | None:
 
 def error_name(code: int) -> str:
     """kafka-python's name of an error code, for example NOT_LEADER_FOR_PARTITION; the number if it has none."""
-    found = kafka_errors.kafka_errors.get(code)
-    return str(found.message) if found is not None else f"error {code}"
+    error = kafka_errors.kafka_errors.get(code)
+    return str(error.message) if error is not None else f"error {code}"
 
 
 # What a new connection does before its first request: it asks for the API versions, and it authenticates.
@@ -417,8 +417,8 @@ class Connection:
         if supported is None:
             return None
         low, high = supported
-        found = min(high, request_class.max_version if highest is None else highest)
-        return found if found >= low else None
+        common = min(high, request_class.max_version if highest is None else highest)
+        return common if common >= low else None
 
     def require_version(self, request_class: Any, highest: int | None = None, lowest: int = 0) -> int:
         """Like `version`, for requests that we cannot do without.
@@ -426,12 +426,12 @@ class Connection:
         Raises:
             UnsupportedRequestError: the broker is too old for it.
         """
-        found = self.version(request_class, highest)
-        if found is None or found < lowest:
+        version = self.version(request_class, highest)
+        if version is None or version < lowest:
             api = request_class.name.removesuffix("Request")
             since = f" (Kafka {_SINCE[api]} or later)" if api in _SINCE else f" version {lowest} or later"
             raise UnsupportedRequestError(f"broker {self.endpoint} is too old: it does not support {api}{since}")
-        return found
+        return version
 
     @property
     def throttled_s(self) -> float:

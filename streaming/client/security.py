@@ -126,25 +126,25 @@ class ScramExchange:
 
     def _check_first(self, message: bytes) -> None:
         name = f"{self._mechanism} server-first-message"
-        found = _SERVER_FIRST.fullmatch(message)
-        if found is None:
+        match = _SERVER_FIRST.fullmatch(message)
+        if match is None:
             raise WireError(name, 0, _shown(message), "r=nonce,s=salt,i=iterations")
-        if not found[1].startswith(self._nonce) or found[1] == self._nonce:
-            raise WireError(name, found.start(1), "another nonce", "our nonce with the server's nonce behind it")
-        _check_base64(name, found.start(2), found[2])
-        iterations = int(found[3])
+        if not match[1].startswith(self._nonce) or match[1] == self._nonce:
+            raise WireError(name, match.start(1), "another nonce", "our nonce with the server's nonce behind it")
+        _check_base64(name, match.start(2), match[2])
+        iterations = int(match[3])
         if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
             expected = f"{FEWEST_ITERATIONS} to {MOST_ITERATIONS} iterations"
-            raise WireError(name, found.start(3), iterations, expected)
+            raise WireError(name, match.start(3), iterations, expected)
 
     def _check_final(self, message: bytes) -> None:
         name = f"{self._mechanism} server-final-message"
-        found = _SERVER_FINAL.fullmatch(message)
-        if found is None:
+        match = _SERVER_FINAL.fullmatch(message)
+        if match is None:
             raise WireError(name, 0, _shown(message), "v=signature")
-        if found[2] is not None:
-            raise AuthorizationError(f"{name}: the server refused us: {found[2].decode('ascii')[:_SHOWN]}")
-        _check_base64(name, found.start(1), found[1])
+        if match[2] is not None:
+            raise AuthorizationError(f"{name}: the server refused us: {match[2].decode('ascii')[:_SHOWN]}")
+        _check_base64(name, match.start(1), match[1])
 
 
 def _check_base64(name: str, position: int, text: bytes) -> None:
@@ -347,9 +347,9 @@ def _library() -> Any:
     try:
         import gssapi  # noqa: PLC0415 - an extra
     except (ImportError, OSError) as exc:
-        found = "the package gssapi is missing" if isinstance(exc, ModuleNotFoundError) else str(exc)
+        why = "the package gssapi is missing" if isinstance(exc, ModuleNotFoundError) else str(exc)
         raise ConfigError(
-            f"sasl.mechanism GSSAPI needs `{install_command('kerberos')}` and the libraries of MIT Kerberos: {found}"
+            f"sasl.mechanism GSSAPI needs `{install_command('kerberos')}` and the libraries of MIT Kerberos: {why}"
         ) from exc
     return gssapi
 
@@ -441,10 +441,10 @@ def _extensions(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _check_class(key: str, properties: Mapping[str, str], known: frozenset[str]) -> None:
-    found = properties.get(key, "")
-    if found and found.rpartition(".")[2] not in known:
-        raise ConfigError(f"{key}: expected a class named {' or '.join(sorted(known))}, found {found!r}")
+def _check_class(key: str, properties: Mapping[str, str], names: frozenset[str]) -> None:
+    name = properties.get(key, "")
+    if name and name.rpartition(".")[2] not in names:
+        raise ConfigError(f"{key}: expected a class named {' or '.join(sorted(names))}, found {name!r}")
 
 
 # The security of a connection: TLS, a login, both or none.

@@ -220,10 +220,10 @@ class ClientCredentials:
         return urllib.request.build_opener(*handlers)
 
     def _refusal(self, exc: HTTPError) -> BrokerError:
-        found: Mapping[str, Any] = {}
+        answer: Mapping[str, Any] = {}
         with exc, contextlib.suppress(OSError, HTTPException):  # the status is enough
-            found = _json(exc.read(_MOST_BYTES))
-        reason = ": ".join(str(found[name]) for name in ("error", "error_description") if name in found) or exc.reason
+            answer = _json(exc.read(_MOST_BYTES))
+        reason = ": ".join(str(answer[name]) for name in ("error", "error_description") if name in answer) or exc.reason
         message = f"{self._where}: HTTP {exc.code} for client {self.client_id!r}: {printable(redacted(reason))}"
         return AuthorizationError(message) if exc.code in _REFUSED else BrokerError(message)
 
@@ -243,10 +243,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _json(body: bytes) -> Mapping[str, Any]:
     try:
-        found = read_json(body)
+        value = read_json(body)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 # Tokens for Amazon MSK with IAM, made by the vendor's signer (an extra).
@@ -292,12 +292,12 @@ class MskIam:
 
     def _signed(self, signer: Any) -> tuple[str, int]:
         if self.role is not None:
-            found = signer.generate_auth_token_from_role_arn(self.region, self.role, self.session)
+            signed = signer.generate_auth_token_from_role_arn(self.region, self.role, self.session)
         elif self.profile is not None:
-            found = signer.generate_auth_token_from_profile(self.region, self.profile)
+            signed = signer.generate_auth_token_from_profile(self.region, self.profile)
         else:
-            found = signer.generate_auth_token(self.region)
-        token, expires_ms = found
+            signed = signer.generate_auth_token(self.region)
+        token, expires_ms = signed
         return str(token), int(expires_ms)
 
 
@@ -312,8 +312,8 @@ def msk_iam_of(properties: Mapping[str, str], options: Mapping[str, str]) -> Msk
         raise ConfigError(
             f"sasl.jaas.config: expected only these AWS options: {', '.join(sorted(_OPTIONS))}; found {unknown[0]}"
         )
-    found = _HOST.search(properties.get("bootstrap.servers", ""))
-    region = found[1] if found else next((os.environ[name] for name in _REGIONS if os.environ.get(name)), None)
+    host = _HOST.search(properties.get("bootstrap.servers", ""))
+    region = host[1] if host else next((os.environ[name] for name in _REGIONS if os.environ.get(name)), None)
     if region is None:
         raise ConfigError(
             f"sasl.mechanism: expected a region in the broker's name or in {_REGIONS[0]} for {AWS_MSK_IAM}, found none"

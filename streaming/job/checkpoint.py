@@ -94,12 +94,12 @@ def offset_in(text: str) -> dict[str, Any]:
         ValueError: the text has no such offset.
     """
     try:
-        found = read_json(text.splitlines()[_OFFSET_LINE])
+        offset = read_json(text.splitlines()[_OFFSET_LINE])
     except (IndexError, ValueError) as exc:
         raise ValueError(_NO_OFFSET) from exc
-    if not isinstance(found, dict):
+    if not isinstance(offset, dict):
         raise ValueError(_NO_OFFSET)  # noqa: TRY004 - of a file, not of a caller
-    return found
+    return offset
 
 
 def check_files(checkpoint: str, directory: Path) -> None:

@@ -80,8 +80,8 @@ class Holder:
 def holder_of(content: str) -> Holder | None:
     """The holder that a file names; None if its driver ended before it was written."""
     try:
-        found = read_json(content)
-        return Holder(str(found["host"]), int(found["pid"]), str(found["token"]), bool(found["is_released"]))
+        fields = read_json(content)
+        return Holder(str(fields["host"]), int(fields["pid"]), str(fields["token"]), bool(fields["is_released"]))
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -221,8 +221,8 @@ def text_of(error: BaseException) -> str:
 
 def root_cause(text: str) -> str:
     """The last line of the last Python traceback; else the deepest cause of a Java exception; else the first line."""
-    found = list(_tracebacks(text)) or _java_causes(text) or _exceptions(text)[:1]
-    return _one_line(found[-1]) if found else _first_line(text)
+    causes = list(_tracebacks(text)) or _java_causes(text) or _exceptions(text)[:1]
+    return _one_line(causes[-1]) if causes else _first_line(text)
 
 
 def _tracebacks(text: str) -> Iterator[str]:
@@ -360,5 +360,5 @@ def end_jvm(session: SparkSession) -> None:
 
 def _process(session: SparkSession) -> subprocess.Popen[bytes] | None:
     """The JVM's process; None if another program has started it, as spark-submit does in cluster mode."""
-    found: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001
-    return found
+    process: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001
+    return process

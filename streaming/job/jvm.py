@@ -313,10 +313,10 @@ class Prepared(NamedTuple):
 
 def installed_spark() -> Path:
     """The home of the installed PySpark; this does not import it."""
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def prepared_for(real: Path) -> Prepared | None:
@@ -334,8 +334,8 @@ def can_prepare() -> bool:
     real = installed_spark()
     if why_not_quick(real) is not None:
         return False
-    found = prepared_for(real)
-    return found is None or found.archive is None
+    prepared = prepared_for(real)
+    return prepared is None or prepared.archive is None
 
 
 def place_of(real: Path) -> Path:
@@ -348,8 +348,8 @@ def place_of(real: Path) -> Path:
     """
     digest = hashlib.sha256()
     for file in (*jars_of(real), *_files_of_the_jvm()):
-        found = file.stat()
-        digest.update(f"{file} {found.st_size} {int(found.st_mtime)}\n".encode())
+        status = file.stat()
+        digest.update(f"{file} {status.st_size} {int(status.st_mtime)}\n".encode())
     return Path(sys.prefix) / _PLACE / f"{_PREFIX}{digest.hexdigest()[:16]}"
 
 
@@ -501,10 +501,10 @@ def java() -> str:
         TxnwatchError: Java is missing.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
-    if found is None:
+    program = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
+    if program is None:
         raise TxnwatchError("expected Java 17 or later, found no `java`: install one, or set JAVA_HOME")
-    return found
+    return program
 
 
 def check_packages(command: str) -> None:
@@ -515,5 +515,5 @@ def check_packages(command: str) -> None:
     """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        found = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
-        raise ConfigError(f"{command} needs Spark, and {found}: {install_command('spark')} (docs/install.md)")
+        problem = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
+        raise ConfigError(f"{command} needs Spark, and {problem}: {install_command('spark')} (docs/install.md)")

@@ -63,8 +63,8 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
 
         (number,) = key
         store = SparkLogStore(self._head, self._log)
-        found = step(kept_buckets, (_run_id(), number), (row[1] for row in rows), store, self._policy)
-        return iter([_FINDING_ROW(finding) for finding in found])
+        findings = step(kept_buckets, (_run_id(), number), (row[1] for row in rows), store, self._policy)
+        return iter([_FINDING_ROW(finding) for finding in findings])
 
     def close(self) -> None:
         """Nothing to release."""
@@ -102,8 +102,8 @@ class SparkLogStore:
 
     def entry(self, sequence: int) -> bytes | None:
         """One entry, None if it is missing."""
-        found = self._log.getValue((sequence,))
-        return bytes(found[0]) if found is not None else None
+        row = self._log.getValue((sequence,))
+        return bytes(row[0]) if row is not None else None
 
     def put_entry(self, sequence: int, entry: bytes) -> None:
         """Adds an entry."""

@@ -120,8 +120,8 @@ class GivenFile:
     @property
     def base_offset(self) -> int | None:
         """The base offset in the name; None if it has none."""
-        found = _BASE_OFFSET.match(self.bare_name)
-        return int(found[1]) if found is not None else None
+        match = _BASE_OFFSET.match(self.bare_name)
+        return int(match[1]) if match is not None else None
 
     @property
     def log_partition(self) -> int | None:
@@ -137,8 +137,8 @@ class GivenFile:
 
     def _folder(self) -> tuple[str, int | None]:
         folder = self.path.absolute().parent.name if self.path is not None else ""
-        found = _PARTITION_FOLDER.fullmatch(folder)
-        return (found["topic"], int(found["number"])) if found is not None else (folder, None)
+        match = _PARTITION_FOLDER.fullmatch(folder)
+        return (match["topic"], int(match["number"])) if match is not None else (folder, None)
 
 
 def open_file(name: str) -> GivenFile:
@@ -244,19 +244,19 @@ def kind_of(given: GivenFile) -> FileKind:
     if given.bare_name.endswith(".snapshot"):
         return FileKind.SNAPSHOT
     _refuse_others(given)
-    found = _by_content(given.data)
-    if found is None and (not given.data or given.bare_name.endswith(".log")):
+    kind = _by_content(given.data)
+    if kind is None and (not given.data or given.bare_name.endswith(".log")):
         return FileKind.SEGMENT
-    if found is None and _begins_with_value(bytes(given.data[:_SAMPLE])):
+    if kind is None and _begins_with_value(bytes(given.data[:_SAMPLE])):
         raise InputError(
             f"{given.name}: found bytes that begin as a value of {TRANSACTION_STATE_TOPIC} does: {_CONSOLE}"
         )
-    if found is None:
+    if kind is None:
         raise InputError(
             f"{given.name}: expected {FileKind.SEGMENT}, {FileKind.SNAPSHOT} or {FileKind.TEXT}, found "
             f"{len(given.data)} bytes that begin with {bytes(given.data[:16]).hex(' ')}: {_THE_PARTITION}"
         )
-    return found
+    return kind
 
 
 def _begins_with_value(sample: bytes) -> bool:
@@ -324,9 +324,9 @@ def holds_coordinator_records(data: memoryview | bytes) -> bool:
         for at, header in itertools.islice(walk(data), _BATCHES_TRIED):
             if header.is_control or header.is_transactional or header.producer_id >= 0 or header.compression:
                 return False
-            found = [logged_record(record) is not None for record in records(data, at, header)]
-            if found:
-                return all(found)
+            are_theirs = [logged_record(record) is not None for record in records(data, at, header)]
+            if are_theirs:
+                return all(are_theirs)
     except WireError:
         pass
     return False

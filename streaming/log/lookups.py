@@ -54,17 +54,17 @@ def extents(
     ends: Mapping[TopicPartition, ListedOffset | Problem],
 ) -> dict[TopicPartition, Range | Problem]:
     """The whole log of each partition whose start and end were listed; of each other one the problem."""
-    found: dict[TopicPartition, Range | Problem] = {}
+    logs: dict[TopicPartition, Range | Problem] = {}
     for partition, start in starts.items():
         end, topic = ends[partition], cluster.known.topics.get(partition.topic)
         topic_id = topic.topic_id if topic is not None else ""
         if isinstance(start, Problem):
-            found[partition] = start
+            logs[partition] = start
         elif isinstance(end, Problem):
-            found[partition] = end
+            logs[partition] = end
         else:
-            found[partition] = Range(partition, topic_id, start.offset, end.offset)
-    return found
+            logs[partition] = Range(partition, topic_id, start.offset, end.offset)
+    return logs
 
 
 def read_parts(
@@ -130,15 +130,15 @@ class SpanHistoryReader:
     def read(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin.read_span_histories."""
         left = list(dict.fromkeys(spans))
-        found: dict[SpanStart, SpanHistory] = {}
+        histories: dict[SpanStart, SpanHistory] = {}
         wanted = set(left)
         with continued_read(self._cluster) as until:
             while left and time.monotonic() < until:
                 answers = self._one_of_each_partition(left, until)
-                found |= {span: history for span, history in answers.items() if span in wanted}
+                histories |= {span: history for span, history in answers.items() if span in wanted}
                 left = [span for span in left if span not in answers]
-        self._kept = {at: one for at, one in self._kept.items() if is_still_wanted(one.used_s)}
-        return found | dict.fromkeys(left, SpanHistory(problem=_NO_TIME))
+        self._kept = {at: kept for at, kept in self._kept.items() if is_still_wanted(kept.used_s)}
+        return histories | dict.fromkeys(left, SpanHistory(problem=_NO_TIME))
 
     def _one_of_each_partition(self, spans: list[SpanStart], until: float) -> dict[SpanStart, SpanHistory]:
         """Begins a read in each partition or continues the unfinished one; each read span gets an answer."""
@@ -146,7 +146,7 @@ class SpanHistoryReader:
         for span in spans:
             at.setdefault(span.partition, []).append(span)
         answers = self._begin(
-            {partition: near(found) for partition, found in at.items() if partition not in self._kept}
+            {partition: near(starts) for partition, starts in at.items() if partition not in self._kept}
         )
         readings = [self._kept.pop(partition) for partition in at if partition in self._kept]
         before = [reading.read.fold.position for reading in readings]
@@ -504,7 +504,7 @@ def look_up(cluster: Cluster, place: PartitionOffset, reading: PartitionReading)
     is_open = row is not None and row.start_offset <= offset
     around, problem = _around(cluster, log, batch, offset, is_open=is_open)
     is_described = row is not None and is_open
-    found = RecordPlace(
+    shown = RecordPlace(
         offset=offset,
         log_start=log.start,
         end=log.end,
@@ -517,7 +517,7 @@ def look_up(cluster: Cluster, place: PartitionOffset, reading: PartitionReading)
         marker=around.marker,
         earlier=tuple(around.earlier),
     )
-    return found, problem
+    return shown, problem
 
 
 def _batch_at(cluster: Cluster, log: Range, offset: Offset) -> BatchPlace | None:

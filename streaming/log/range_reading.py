@@ -173,8 +173,8 @@ class RangeReading(Generic[F_co]):
         self, kind: NoticeKind, start: Offset, end: Offset, detail: str, *, is_decode_failure: bool = False
     ) -> None:
         """Adds a notice about the partition."""
-        found = PartitionNotice(kind, self.partition, self.topic_id, start, end, detail, is_decode_failure)
-        self.notices.append(found)
+        notice = PartitionNotice(kind, self.partition, self.topic_id, start, end, detail, is_decode_failure)
+        self.notices.append(notice)
 
     def gap(self, detail: str, *, is_decode_failure: bool = False) -> None:
         """Gives up the rest of the range for now.

@@ -118,23 +118,23 @@ def look_ahead(
     Raises:
         BrokerError: no broker answers.
     """
-    found: dict[TopicPartition, Ahead | Problem] = {}
+    ahead: dict[TopicPartition, Ahead | Problem] = {}
     parts: list[RangeReading[VisibleAhead]] = []
     logs = list_extents(cluster, offsets)
     for partition, log in logs.items():
         place = _outside(log, offsets[partition]) if isinstance(log, Range) else None
         if isinstance(log, Problem):
-            found[partition] = log
+            ahead[partition] = log
         elif place is not None:
-            found[partition] = Ahead(place, log.start)
+            ahead[partition] = Ahead(place, log.start)
         else:
             parts.append(_part(log, offsets[partition], stable[partition]))
     for read in read_parts(cluster, parts, max_bytes=_MOST_BYTES):
         log = logs[read.partition]
         assert isinstance(log, Range)
         at = read.fold.at or Place.NOTHING
-        found[read.partition] = Ahead(at, log.start, read.fold.visible, is_known=not read.notices)
-    return found
+        ahead[read.partition] = Ahead(at, log.start, read.fold.visible, is_known=not read.notices)
+    return ahead
 
 
 def _outside(log: Range, offset: Offset) -> Place | None:

@@ -79,33 +79,33 @@ class Searcher:
         self, partitions: Sequence[TopicPartition], is_wanted: Callable[[SpanCandidate], bool] = lambda _: True
     ) -> Search:
         """Searches the partitions and the coordinators; `is_wanted` filters open spans before anything is proven."""
-        found = Search(policy=self.policy)
-        spans = [span for span in self._open(partitions, found) if is_wanted(span)]
+        result = Search(policy=self.policy)
+        spans = [span for span in self._open(partitions, result) if is_wanted(span)]
         for attempt in range(_TRIES):
             is_last = attempt == _TRIES - 1
-            spans = self._prove(spans, found, is_first=attempt == 0, is_last=is_last)
+            spans = self._prove(spans, result, is_first=attempt == 0, is_last=is_last)
             if not spans or is_last:
                 break
             time.sleep(_PAUSE_S)
             again = list(dict.fromkeys(span.partition for span in spans))
             kept = {(span.partition, span.producer_id) for span in spans}
-            spans = [span for span in self._open(again, found) if (span.partition, span.producer_id) in kept]
-        return found
+            spans = [span for span in self._open(again, result) if (span.partition, span.producer_id) in kept]
+        return result
 
-    def _open(self, partitions: Sequence[TopicPartition], found: Search) -> list[SpanCandidate]:
+    def _open(self, partitions: Sequence[TopicPartition], result: Search) -> list[SpanCandidate]:
         """Step P1: the open spans of the partitions."""
         for first in range(0, len(partitions), _AT_ONCE):
             chunk = partitions[first : first + _AT_ONCE]
-            found.readings.update(self.admin.read_partitions(chunk))
+            result.readings.update(self.admin.read_partitions(chunk))
             self.progress(len(chunk))
         for partition in partitions:
-            problem = found.readings[partition].problem
+            problem = result.readings[partition].problem
             if problem is not None:
-                found.not_checked[str(partition)] = str(problem)
-        return open_spans((found.readings[partition] for partition in partitions), self.now_ms())
+                result.not_checked[str(partition)] = str(problem)
+        return open_spans((result.readings[partition] for partition in partitions), self.now_ms())
 
     def _prove(
-        self, spans: list[SpanCandidate], found: Search, *, is_first: bool, is_last: bool
+        self, spans: list[SpanCandidate], result: Search, *, is_first: bool, is_last: bool
     ) -> list[SpanCandidate]:
         """Steps C1 to P3; returns the spans that need another attempt."""
         asked = [] if is_first else [span.producer_id for span in spans]
@@ -115,32 +115,36 @@ class Searcher:
         owners = [row.transactional_id for row in listing.transactions if row.producer_id in ids]
         descriptions = self.admin.describe_transactions(sorted({*live, *owners}))
         screened = screen(spans, descriptions, listing, self.now_ms(), self.foreign_topics)
-        found.covered += screened.covered
-        known = [descriptions[name] for name in live]
-        log = self._log(screened.candidates, known)
+        result.covered += screened.covered
+        described = [descriptions[name] for name in live]
+        log = self._log(screened.candidates, described)
         if is_first:
             if listing.problems and (spans or listing.has_ids):
-                found.not_checked["transactions of some coordinators"] = "; ".join(map(str, listing.problems))
-            self._judge_times(known, log, found)
-            found.not_checked.update({what: str(why) for what, why in self.hidden(known).items()})
-        again = self._confirm(screened.candidates, listing, log, found)
+                result.not_checked["transactions of some coordinators"] = "; ".join(map(str, listing.problems))
+            self._judge_times(described, log, result)
+            result.not_checked.update({what: str(why) for what, why in self.hidden(described).items()})
+        again = self._confirm(screened.candidates, listing, log, result)
         again += [(span, why) for span, why in screened.unproven]
         if is_last:
-            found.unproven = again
+            result.unproven = again
             for span, why in again:
-                found.not_checked[f"{span.partition} producer id {span.producer_id}"] = f"not proven: {why}"
+                result.not_checked[f"{span.partition} producer id {span.producer_id}"] = f"not proven: {why}"
         return [span for span, _ in again]
 
     def judge(self, described: DescribedTransaction) -> Search:
         """Checks one live transaction against its own timeout."""
-        found = Search(policy=self.policy)
-        self._judge_times([described], self._log((), [described]), found)
-        return found
+        result = Search(policy=self.policy)
+        self._judge_times([described], self._log((), [described]), result)
+        return result
 
     def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> OwnerViews:
         """What `__transaction_state` adds to the coordinators' answers: former owners, and broker timestamps."""
         wanted = {candidate.producer_id for candidate in candidates}
-        wanted |= {one.producer_id for one in live if isinstance(one, DescribedTransaction) and self._needs_log(one)}
+        wanted |= {
+            transaction.producer_id
+            for transaction in live
+            if isinstance(transaction, DescribedTransaction) and self._needs_log(transaction)
+        }
         return self.read_log(wanted) if wanted else OwnerViews()
 
     def _needs_log(self, described: DescribedTransaction) -> bool:
@@ -156,7 +160,7 @@ class Searcher:
         candidates: Sequence[SpanCandidate],
         listing: TransactionListing,
         log: OwnerViews,
-        found: Search,
+        result: Search,
     ) -> list[tuple[SpanCandidate, str]]:
         """Steps P2, C2, P3, with the owners from the log; returns the spans that stay unknown."""
         listed = {row.producer_id for row in listing.transactions}
@@ -172,31 +176,31 @@ class Searcher:
                 proven.append((candidate, answer))
             elif answer.answer is Answer.UNKNOWN:
                 again.append((candidate, answer.why))
-        found.hanging += self._run(with_histories(proven))
+        result.hanging += self._run(with_histories(proven))
         return again
 
-    def _judge_times(self, live: Sequence[TransactionDescription], log: OwnerViews, found: Search) -> None:
+    def _judge_times(self, live: Sequence[TransactionDescription], log: OwnerViews, result: Search) -> None:
         """Checks every live transaction against its own timeout."""
         candidates: list[TransactionCandidate] = []
         coordinators: dict[str, int] = {}
-        for one in live:
-            if isinstance(one, NotDescribed):
-                found.not_checked[_named(one.transactional_id)] = str(one.problem)
-            if not isinstance(one, DescribedTransaction) or not one.is_live:
+        for transaction in live:
+            if isinstance(transaction, NotDescribed):
+                result.not_checked[_named(transaction.transactional_id)] = str(transaction.problem)
+            if not isinstance(transaction, DescribedTransaction) or not transaction.is_live:
                 continue
-            coordinators[one.transactional_id] = one.coordinator
-            claim, view, why_not = self._proven(one, log)
+            coordinators[transaction.transactional_id] = transaction.coordinator
+            claim, view, why_not = self._proven(transaction, log)
             if why_not is not None:
-                found.not_checked[_named(one.transactional_id)] = why_not
+                result.not_checked[_named(transaction.transactional_id)] = why_not
             if claim is not None and view is not None:
-                candidates.append(overdue_transaction(one.producer_id, view, claim, self.now_ms()))
+                candidates.append(overdue_transaction(transaction.producer_id, view, claim, self.now_ms()))
         for candidate, confirmed in self._run(confirm_transactions(candidates)):
             name = candidate.view.transactional_id
             has_moved = confirmed.description is not None and confirmed.description.coordinator != coordinators[name]
             if confirmed.answer is Answer.CONFIRMED and not has_moved:
-                found.overdue.append((candidate, confirmed))
+                result.overdue.append((candidate, confirmed))
             elif confirmed.answer is not Answer.REFUTED:
-                found.not_checked[_named(name)] = confirmed.why or _MOVED
+                result.not_checked[_named(name)] = confirmed.why or _MOVED
 
     def _proven(
         self, described: DescribedTransaction, log: OwnerViews

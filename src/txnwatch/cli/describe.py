@@ -82,7 +82,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _answer(cluster: Cluster, ids: Sequence[str]) -> CommandAnswer:
-    found: list[DescribedWithLog] = []
+    answers: list[DescribedWithLog] = []
     missing: dict[str, Problem | str] = {}
     for transactional_id in ids:
         try:
@@ -91,17 +91,17 @@ def _answer(cluster: Cluster, ids: Sequence[str]) -> CommandAnswer:
             known_prefix = f"transactional id {cut(transactional_id)}: "
             missing[f"transactional id {transactional_id}"] = str(exc).removeprefix(known_prefix)
             continue
-        found.append(described)
+        answers.append(described)
         if described.problem is not None:
             what = f"last update of {transactional_id} and duration of its last transaction"
             missing[what] = described.problem
-    hidden = hidden_of(cluster, [one.described for one in found])
+    hidden = hidden_of(cluster, [answer.described for answer in answers])
     now_ms = wall_clock_ms()
     return CommandAnswer(
         command="describe",
         cluster_id=cluster.known.cluster_id,
         row_type=DescribedRow,
-        rows=[row_of(one.described, one.last, now_ms) for one in found],
+        rows=[row_of(answer.described, answer.last, now_ms) for answer in answers],
         not_checked=tuple(NotChecked(what, str(why)) for what, why in (missing | hidden).items()),
     )
 

@@ -83,8 +83,8 @@ def _names_of(
     cluster: Cluster, producer_ids: Iterable[ProducerId]
 ) -> tuple[dict[ProducerId, ListedTransaction], dict[str, Problem]]:
     """The transactional id of each producer id that the brokers list; and what they did not list, with the reason."""
-    found = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
-    return {row.producer_id: row for row in found.rows}, found.problems
+    listing = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
+    return {row.producer_id: row for row in listing.rows}, listing.problems
 
 
 def _rows(producers: Sequence[ActiveProducer], names: dict[ProducerId, ListedTransaction]) -> list[ProducerRow]:

@@ -73,22 +73,22 @@ _NAMED = 3
 _NOT_ALLOWED = "not allowed"
 
 
-def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
+def diagnose(checkup: Checkup, caller: Caller) -> list[CheckRow]:
     """All rows, in the order in which an operator fixes problems."""
     return [
-        *_brokers(found),
-        *partition_rows(found.replicas),
-        *moved_rows(found.moved_ids),
-        *_ids(found, caller),
-        *topic_rights(found, caller),
-        *_cluster(found, caller),
-        *_settings(found),
-        *clock_rows(found.clocks, found.brokers),
+        *_brokers(checkup),
+        *partition_rows(checkup.replicas),
+        *moved_rows(checkup.moved_ids),
+        *_ids(checkup, caller),
+        *topic_rights(checkup, caller),
+        *_cluster(checkup, caller),
+        *_settings(checkup),
+        *clock_rows(checkup.clocks, checkup.brokers),
     ]
 
 
-def _brokers(found: Checkup) -> Iterator[CheckRow]:
-    for node, facts in found.brokers.items():
+def _brokers(checkup: Checkup) -> Iterator[CheckRow]:
+    for node, facts in checkup.brokers.items():
         name = f"broker {node}"
         if facts.problem is not None:
             fix = "its advertised.listeners must name an address that is reachable from here"
@@ -117,24 +117,24 @@ def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
         yield CheckRow("version", name, Health.OK, f"supports all requests of txnwatch{level}", "all", None)
 
 
-def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+def _ids(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
     name, needed_by = "Describe on all transactional ids", "find-hanging, explain, run"
-    if found.id_problems is None:
+    if checkup.id_problems is None:
         yield CheckRow("right", name, Health.WARNING, "a broker is too old to report it", needed_by, None)
         return
-    if not found.id_problems:
+    if not checkup.id_problems:
         yield CheckRow("right", name, Health.OK, "no id is hidden", needed_by, None)
-    for problem in found.id_problems:
+    for problem in checkup.id_problems:
         fix = grant_line(caller, "Describe", "--transactional-id", "*") if problem.is_denied else None
         detail = f"{problem}: a hidden id appears as missing, so nothing is proven"
         yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix, Use.LOOK)
 
 
-def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
-    rights = found.cluster_operations
+def _cluster(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    rights = checkup.cluster_operations
     allowed = {
         ("Describe", "doctor", Use.ESTIMATE): None if rights is None else DESCRIBE in rights,
-        ("DescribeConfigs", "doctor, late", Use.WATCH): _shows_settings(found),
+        ("DescribeConfigs", "doctor, late", Use.WATCH): _shows_settings(checkup),
         ("Alter", "abort", Use.ABORT): None if rights is None else ALTER in rights,
     }
     for (operation, needed_by, use), is_allowed in allowed.items():
@@ -148,19 +148,19 @@ def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             yield CheckRow("right", name, Health.WARNING, _NOT_ALLOWED, needed_by, fix, use)
 
 
-def _shows_settings(found: Checkup) -> bool:
+def _shows_settings(checkup: Checkup) -> bool:
     """Whether no broker refuses to show its settings; another problem of a broker has a row of its own.
 
     DescribeCluster cannot tell it. For a user without DESCRIBE on the cluster its answer has no operation at all, also
     if the user has DESCRIBE_CONFIGS or ALTER_CONFIGS, which includes it (AuthHelper.computeDescribeClusterResponse).
     ALTER includes DESCRIBE, so a user whose answer is empty has no ALTER either.
     """
-    problems = (facts.settings_problem for facts in found.brokers.values())
+    problems = (facts.settings_problem for facts in checkup.brokers.values())
     return not any(problem is not None and problem.is_denied for problem in problems)
 
 
-def _settings(found: Checkup) -> Iterator[CheckRow]:
-    for node, facts in found.brokers.items():
+def _settings(checkup: Checkup) -> Iterator[CheckRow]:
+    for node, facts in checkup.brokers.items():
         name = f"broker {node}"
         if facts.settings_problem is not None:
             yield CheckRow("setting", name, Health.WARNING, f"not shown: {facts.settings_problem}", "doctor", None)
@@ -185,36 +185,36 @@ def _meaning(setting: str, value: str) -> str:
 # Which coordinator view `run` takes with the rights of this user, and what it does not detect. Pure.
 
 
-def view_of(found: Checkup, wanted: str) -> CoordinatorAccess:
+def view_of(checkup: Checkup, wanted: str) -> CoordinatorAccess:
     """The view that `run` takes: the setting `coordinator_view`, or with `auto` the best view that is allowed."""
     if wanted != AUTO:
         return CoordinatorAccess(wanted)
     # If the coordinators cannot be asked about transactions, a log that is not shown may exist all the same.
-    is_uncertain = TRANSACTION_STATE_TOPIC not in found.topic_operations and found.id_problems is None
-    best = [access for access in CoordinatorAccess if _is_allowed(found, access)]
+    is_uncertain = TRANSACTION_STATE_TOPIC not in checkup.topic_operations and checkup.id_problems is None
+    best = [access for access in CoordinatorAccess if _is_allowed(checkup, access)]
     return best[1] if is_uncertain and best[0] is CoordinatorAccess.LOG else best[0]
 
 
-def view_row(found: Checkup, wanted: str) -> CheckRow:
+def view_row(checkup: Checkup, wanted: str) -> CheckRow:
     """One row; it is a warning if a right is missing for the best view, and not if a lower view is configured."""
-    access = view_of(found, wanted)
+    access = view_of(checkup, wanted)
     reads = f"`run` reads {TRANSACTION_STATE_TOPIC}"
     detail = f"{access}: {reads if access is CoordinatorAccess.LOG else undetected_text(access)}"
     health = Health.OK if access is CoordinatorAccess.LOG or wanted != AUTO else Health.WARNING
-    if not _is_allowed(found, access):
+    if not _is_allowed(checkup, access):
         health, detail = Health.MISSING, f"{access}: it is configured, but a right is missing, so `run` does not start"
     return CheckRow("view", "coordinator view", health, detail, "run", None)
 
 
-def _is_allowed(found: Checkup, access: CoordinatorAccess) -> bool:
-    is_shown = TRANSACTION_STATE_TOPIC in found.topic_operations
+def _is_allowed(checkup: Checkup, access: CoordinatorAccess) -> bool:
+    is_shown = TRANSACTION_STATE_TOPIC in checkup.topic_operations
     match access:
         case CoordinatorAccess.LOG:
-            rights = found.topic_operations.get(TRANSACTION_STATE_TOPIC)
-            return not found.has_unseen_log and (rights is None or READ in rights)
+            rights = checkup.topic_operations.get(TRANSACTION_STATE_TOPIC)
+            return not checkup.has_unseen_log and (rights is None or READ in rights)
         case CoordinatorAccess.API:
-            is_refused = found.id_problems is None or any(problem.is_denied for problem in found.id_problems)
-            return not is_refused and (is_shown or not found.has_unseen_log)
+            is_refused = checkup.id_problems is None or any(problem.is_denied for problem in checkup.id_problems)
+            return not is_refused and (is_shown or not checkup.has_unseen_log)
         case CoordinatorAccess.NONE:
             return True
 
@@ -222,23 +222,28 @@ def _is_allowed(found: Checkup, access: CoordinatorAccess) -> bool:
 # Rights without which a part of the result is missing; no command reports this. Pure: no I/O, no clock.
 
 
-def optional_rights(found: Checkup, caller: Caller) -> list[CheckRow]:
+def optional_rights(checkup: Checkup, caller: Caller) -> list[CheckRow]:
     """One row for each right; a row that is not ok names what is missing without it."""
-    return [_group_offsets(found, caller), _topic_configs(found, caller), *_groups(found, caller), *_strangers(found)]
+    return [
+        _group_offsets(checkup, caller),
+        _topic_configs(checkup, caller),
+        *_groups(checkup, caller),
+        *_strangers(checkup),
+    ]
 
 
-def _group_offsets(found: Checkup, caller: Caller) -> CheckRow:
+def _group_offsets(checkup: Checkup, caller: Caller) -> CheckRow:
     """Transactions that commit offsets hang in __consumer_offsets, and no other right shows that topic."""
     return internal_right(
-        found, CONSUMER_OFFSETS_TOPIC, "no group has committed an offset", "find-hanging, run", caller
+        checkup, CONSUMER_OFFSETS_TOPIC, "no group has committed an offset", "find-hanging, run", caller
     )
 
 
-def _topic_configs(found: Checkup, caller: Caller) -> CheckRow:
+def _topic_configs(checkup: Checkup, caller: Caller) -> CheckRow:
     """Only topics that are watched: an event has the policy of no other topic."""
     name, needed_by = "DescribeConfigs on topics", "run (cleanup_policy in events)"
     others = INTERNAL_TOPICS | {caller.events_topic}
-    shown = {topic: rights for topic, rights in found.topic_operations.items() if topic not in others}
+    shown = {topic: rights for topic, rights in checkup.topic_operations.items() if topic not in others}
     without = sorted(topic for topic, rights in shown.items() if rights is not None and DESCRIBE_CONFIGS not in rights)
     if shown and not without:
         return CheckRow("right", name, Health.OK, "allowed", needed_by, None, Use.WATCH)
@@ -248,8 +253,8 @@ def _topic_configs(found: Checkup, caller: Caller) -> CheckRow:
     return CheckRow("right", name, Health.WARNING, detail, needed_by, fix, Use.WATCH)
 
 
-def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
-    rights = found.group_rights
+def _groups(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    rights = checkup.group_rights
     share_groups = (
         "DescribeConfigs on all share groups",
         rights.may_read_isolation,
@@ -268,11 +273,11 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             Use.WATCH,
         ),
         (
-            f"Read on group {found.lease_group}",
+            f"Read on group {checkup.lease_group}",
             rights.may_lead,
             "run",
             "this instance publishes only while it hears no other one for a minute, and aborts nothing automatically",
-            ("Read", "--group", found.lease_group, "--resource-pattern-type", "prefixed"),
+            ("Read", "--group", checkup.lease_group, "--resource-pattern-type", "prefixed"),
             Use.PUBLISH,
         ),
         *([share_groups] if rights.has_share_groups else []),
@@ -287,11 +292,11 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             yield CheckRow("right", name, Health.WARNING, f"{_NOT_ALLOWED}: {without}", needed_by, fix, use)
 
 
-def _strangers(found: Checkup) -> Iterator[CheckRow]:
-    for one in found.strangers:
+def _strangers(checkup: Checkup) -> Iterator[CheckRow]:
+    for one in checkup.strangers:
         detail = f"{one} is no watcher: while it has the lease of the group, no watcher publishes"
         fix = f"stop the client {one}, and take Read on the group from its user"
-        yield CheckRow("group", f"members of {found.lease_group}*", Health.WARNING, detail, "run", fix)
+        yield CheckRow("group", f"members of {checkup.lease_group}*", Health.WARNING, detail, "run", fix)
 
 
 # The command: its flags, and the checks of this machine and of Redis.
@@ -349,11 +354,11 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     caller = Caller(Grantee(parsed.bootstrap_server, principal, is_configured=is_configured), parsed.events_topic)
-    found = of_the_watch(check_up(cluster, parsed.events_topic), parsed)
-    access = view_of(found, parsed.coordinator_view)
-    reach = (view_row(found, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))
-    rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed)]
-    rows += owner_rows(found.transactional_ids, parsed.owners)
+    checkup = of_the_watch(check_up(cluster, parsed.events_topic), parsed)
+    access = view_of(checkup, parsed.coordinator_view)
+    reach = (view_row(checkup, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))
+    rows = [*diagnose(checkup, caller), *reach, *optional_rights(checkup, caller), *_here(parsed)]
+    rows += owner_rows(checkup.transactional_ids, parsed.owners)
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
     return CommandAnswer(
@@ -368,13 +373,13 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     )
 
 
-def of_the_watch(found: Checkup, parsed: argparse.Namespace) -> Checkup:
+def of_the_watch(checkup: Checkup, parsed: argparse.Namespace) -> Checkup:
     """The checkup without the topics that `run` would not watch, because no right on them is needed."""
     options, others = watch_options(parsed), INTERNAL_TOPICS | {parsed.events_topic}
-    kept = {name for name in found.topic_operations if options.wants(name)} | others
+    kept = {name for name in checkup.topic_operations if options.wants(name)} | others
     return replace(
-        found,
-        topic_operations={name: rights for name, rights in found.topic_operations.items() if name in kept},
+        checkup,
+        topic_operations={name: rights for name, rights in checkup.topic_operations.items() if name in kept},
     )
 
 
@@ -409,8 +414,8 @@ def _java() -> CheckRow:
         done = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True, timeout=30.0)  # noqa: S603
     except (TxnwatchError, OSError, subprocess.SubprocessError) as exc:
         return CheckRow("machine", "java", Health.MISSING, str(exc), "run", "install a JDK 17, or set JAVA_HOME")
-    found = re.search(r'version "(\d+)', done.stderr)
-    number = int(found[1]) if found else 0
+    match = re.search(r'version "(\d+)', done.stderr)
+    number = int(match[1]) if match else 0
     if number < _JAVA:
         detail = f"expected {_JAVA} or later, found {number}"
         return CheckRow("machine", "java", Health.MISSING, detail, "run", "install a JDK 17, or set JAVA_HOME")
@@ -431,8 +436,8 @@ def check_redis(url: str) -> CheckRow:
         why = said(exc) if isinstance(exc, redis.RedisError) else str(exc)
         return CheckRow("redis", shown, Health.MISSING, redacted(why), "run --redis-url", None)
     if refused:
-        detail = f"refuses {', '.join(one.command for one in refused)}: {redacted(refused[0].error)}"
-        rights = list(dict.fromkeys(one.right for one in refused if one.right is not None))
+        detail = f"refuses {', '.join(refusal.command for refusal in refused)}: {redacted(refused[0].error)}"
+        rights = list(dict.fromkeys(refusal.right for refusal in refused if refusal.right is not None))
         user = "<user of the sentinels>" if any("sentinel" in right for right in rights) else "<user>"
         remedy = " ".join(("ACL SETUSER", user, *rights)) if rights else None
         return CheckRow("redis", shown, Health.MISSING, detail, "run --redis-url", remedy)

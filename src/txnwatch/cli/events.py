@@ -81,25 +81,25 @@ class WantedEvents:
     last: int | None
     incident_id: str | None
 
-    def has(self, found: TopicRecord) -> bool:
+    def has(self, record: TopicRecord) -> bool:
         """Whether it is one of them, if there are no later ones; a record that is no event always is."""
-        if not isinstance(found, IncidentEvent):
+        if not isinstance(record, IncidentEvent):
             return True
-        is_new_enough = self.since_ms is None or found.time_ms >= self.since_ms
-        return is_new_enough and self.incident_id in {None, found.incident_id}
+        is_new_enough = self.since_ms is None or record.time_ms >= self.since_ms
+        return is_new_enough and self.incident_id in {None, record.incident_id}
 
-    def of_history(self, found: Iterable[TopicRecord]) -> Iterator[TopicRecord]:
+    def of_history(self, records: Iterable[TopicRecord]) -> Iterator[TopicRecord]:
         """What is wanted of the records that the topic has; with `last`, records that are no events come first."""
-        wanted = filter(self.has, found)
+        wanted = filter(self.has, records)
         if self.last is None:
             yield from wanted
             return
         kept: deque[TopicRecord] = deque(maxlen=self.last)
-        for one in wanted:
-            if isinstance(one, IncidentEvent):
-                kept.append(one)
+        for record in wanted:
+            if isinstance(record, IncidentEvent):
+                kept.append(record)
             else:
-                yield one
+                yield record
         yield from kept
 
 

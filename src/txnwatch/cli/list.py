@@ -103,8 +103,8 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
     if longer_than_ms is not None:
         states = tuple(state for state in _LIVE if not states or state in states)
         if not states:
-            found = ", ".join(parsed.state)
-            raise ConfigError(f"--duration-filter: expected an open --state ({', '.join(_LIVE)}), found {found}")
+            given = ", ".join(parsed.state)
+            raise ConfigError(f"--duration-filter: expected an open --state ({', '.join(_LIVE)}), found {given}")
     if parsed.transactional_id_pattern is not None:
         try:
             re.compile(parsed.transactional_id_pattern)
@@ -114,8 +114,8 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
 
 
 def _answer(cluster: Cluster, filters: Filters, order: Callable[[ListedRow], tuple[Any, ...]]) -> CommandAnswer:
-    found = list_filtered(cluster, filters)
-    listed = found.rows
+    listing = list_filtered(cluster, filters)
+    listed = listing.rows
     if filters.pattern is not None:  # brokers before 4.1 do not filter by pattern
         listed = [row for row in listed if re.fullmatch(filters.pattern, row.transactional_id)]
     live: dict[BrokerId, list[str]] = {}
@@ -129,20 +129,28 @@ def _answer(cluster: Cluster, filters: Filters, order: Callable[[ListedRow], tup
     longer_than_ms = filters.longer_than_ms
     if longer_than_ms is not None:  # brokers before 3.8 do not filter by duration
         rows = [row for row in rows if row.open_for_ms is None or row.open_for_ms > longer_than_ms]
-    listed_ids = {row.producer_id for row in found.rows}
-    owners = {one: former_owner(cluster, one) for one in filters.producer_ids if one not in listed_ids}
+    listed_ids = {row.producer_id for row in listing.rows}
+    owners = {
+        producer_id: former_owner(cluster, producer_id)
+        for producer_id in filters.producer_ids
+        if producer_id not in listed_ids
+    }
     missing = {
-        f"the former owner of producer id {one}": owner.problem for one, owner in owners.items() if owner.problem
+        f"the former owner of producer id {producer_id}": owner.problem
+        for producer_id, owner in owners.items()
+        if owner.problem
     }
     return CommandAnswer(
         command="list",
         cluster_id=cluster.known.cluster_id,
         row_type=ListedRow,
         rows=rows,
-        not_checked=tuple(NotChecked(what, str(why)) for what, why in (found.problems | hidden | missing).items()),
+        not_checked=tuple(NotChecked(what, str(why)) for what, why in (listing.problems | hidden | missing).items()),
         found=bool(rows),
-        notes=tuple(former_text(one, owner) for one, owner in owners.items()),
-        also={"former_owners": [_former(one, owner) for one, owner in owners.items()]} if owners else {},
+        notes=tuple(former_text(producer_id, owner) for producer_id, owner in owners.items()),
+        also={"former_owners": [_former(producer_id, owner) for producer_id, owner in owners.items()]}
+        if owners
+        else {},
     )
 
 

@@ -90,8 +90,8 @@ def _registry_url(text: str) -> str:
 
 def _url(text: str, flag: str, rule: str, is_valid: Callable[[str], bool]) -> str:
     if not is_valid(expanded(kafka_text(text), flag)):
-        found = text if has_reference(text) else shown_url(text)
-        raise argparse.ArgumentTypeError(f"expected {rule}, found {found!r}")
+        shown = text if has_reference(text) else shown_url(text)
+        raise argparse.ArgumentTypeError(f"expected {rule}, found {shown!r}")
     return text
 
 

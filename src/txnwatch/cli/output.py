@@ -276,7 +276,9 @@ def json_text(value: Any, **how: Any) -> str:  # noqa: ANN401 - whatever json ta
     written = json.dumps(value, ensure_ascii=False, **how)
     if written.isprintable():
         return written
-    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in written).replace("\x7f", "\\u007f")
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in written).replace(
+        "\x7f", "\\u007f"
+    )
 
 
 @contextmanager
@@ -313,24 +315,24 @@ def row_of(row_type: type[R], event: IncidentEvent, **more: Any) -> R:  # noqa: 
     """A row about an incident: its fields of the same names, its owner, and `more`."""
     names = {spec.name for spec in dataclasses.fields(row_type)}  # type: ignore[arg-type]
     owner, application = event.owner, event.application
-    found = {
+    fields = {
         **{name: getattr(event, name, None) for name in names},
         "owner": owner.team if owner is not None else None,
         "contact": owner.contact if owner is not None else None,
         "application": application.text if application is not None else None,
         **more,
     }
-    return row_type(**{name: value for name, value in found.items() if name in names})
+    return row_type(**{name: value for name, value in fields.items() if name in names})
 
 
 def _row_json(row: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
     """The fields of a row; what is told about it is a member for each kind of statement."""
-    found = dataclasses.asdict(row)
-    if found.pop(TOLD, None) is None:
-        return found
+    fields = dataclasses.asdict(row)
+    if fields.pop(TOLD, None) is None:
+        return fields
     from txnwatch.state.telling.renderings import as_json  # noqa: PLC0415 - the simplest queries tell nothing
 
-    return {**found, **as_json(row.told)}
+    return {**fields, **as_json(row.told)}
 
 
 def _write_text(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> None:
@@ -407,7 +409,7 @@ def _cell(value: Any, how: _Column, width: int | None) -> str:  # noqa: ANN401 -
         return NONE
     if how.is_name and width is not None:
         is_one = isinstance(value, str)
-        value = cut(value, _LONGEST_ON_TERMINAL) if is_one else tuple(cut(one, _LONGEST_ON_TERMINAL) for one in value)
+        value = cut(value, _LONGEST_ON_TERMINAL) if is_one else tuple(cut(item, _LONGEST_ON_TERMINAL) for item in value)
     return printable(how.render(value))
 
 
@@ -503,15 +505,15 @@ class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Time, level, logger and message; the fields of an incident event as `incident`, whole and as they are."""
         event, message = getattr(record, _INCIDENT, None), record.getMessage()
-        found: dict[str, Any] = {
+        line: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": redacted(message) if event is None else message,
         }
         if event is not None:
-            found["incident"] = asdict(event)
-        return json_text(found)
+            line["incident"] = asdict(event)
+        return json_text(line)
 
 
 def _time(record: logging.LogRecord) -> str:

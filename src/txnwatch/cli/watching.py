@@ -295,10 +295,10 @@ def why_it_ended(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
     """
     error, ours = query.exception(), watch.batch_errors.last
     if error is None:
-        found = Failure("it ended without an error")
+        why = Failure("it ended without an error")
     else:
-        found = failure_of(text_of(error)) if ours is None else failure_of_ours(ours)
-    failure = repeats.add(found)
+        why = failure_of(text_of(error)) if ours is None else failure_of_ours(ours)
+    failure = repeats.add(why)
     where = f"more details may be in Spark's output: {watch.spark_log}"
     if failure.advice:
         raise failure.error(where)

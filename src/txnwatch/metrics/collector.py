@@ -116,7 +116,7 @@ def histograms(collected: Sequence[Latencies]) -> Iterator[Family]:
     """The histograms of the coordinators' latencies, one family for each stage."""
     for stage, name in STAGES.items():
         family = HistogramMetricFamily(f"{NAMESPACE}_{name}", _SPEC[name].meaning, labels=_SPEC[name].labels)
-        for latencies in (one for one in collected if one.stage is stage):
+        for latencies in (latency for latency in collected if latency.stage is stage):
             total, buckets = 0, []
             for bound, count in zip((*BOUNDS_MS, None), latencies.counts, strict=True):
                 total += count
@@ -220,8 +220,8 @@ class Metrics(Collector):
 
     def take_access(self, access: CoordinatorAccess) -> None:
         """Sets how the coordinators' view is known."""
-        for one in CoordinatorAccess:
-            self._made["coordinator_view"].labels(one).set(int(one is access))
+        for kind in CoordinatorAccess:
+            self._made["coordinator_view"].labels(kind).set(int(kind is access))
 
     def take_exposures(self, counts: Mapping[ExposureSeverity, int]) -> None:
         """Sets how many findings the audit has."""
@@ -340,11 +340,11 @@ class Metrics(Collector):
         incidents = ledger.open_incidents
         self._made["speaks"].set(int(ledger.speaks))
         self._acted = {event.incident_id: event.action for event in incidents}
-        known: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity, _team(event)) for event in incidents)
+        counts: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity, _team(event)) for event in incidents)
         gauge = self._made["open_incidents"]
-        self._counted_incidents |= known.keys()
+        self._counted_incidents |= counts.keys()
         for labels in self._counted_incidents:
-            gauge.labels(*labels).set(known[labels])
+            gauge.labels(*labels).set(counts[labels])
         for key, total in ledger.counts.items():
             verdict, _, answer = key.partition(":")
             if answer:
@@ -389,13 +389,13 @@ def _team(event: IncidentEvent) -> str:
 
 def _pinned(emitted: Iterable[Finding]) -> dict[TopicPartition, tuple[Offset, TimestampMs]]:
     """The start of the lowest open data of each partition, and when it was first seen; only if open for a while."""
-    found: dict[TopicPartition, tuple[Offset, TimestampMs]] = {}
+    pinned: dict[TopicPartition, tuple[Offset, TimestampMs]] = {}
     for finding in emitted:
         if isinstance(finding, OpenTransactions):
             for transaction in finding.transactions:
                 for partition, start, since_ms in transaction.spans:
-                    found[partition] = min(found.get(partition, (start, since_ms)), (start, since_ms))
-    return found
+                    pinned[partition] = min(pinned.get(partition, (start, since_ms)), (start, since_ms))
+    return pinned
 
 
 def _earliest(times: Iterable[TimestampMs | None]) -> TimestampMs | None:

@@ -191,16 +191,16 @@ class _ShapePattern(NamedTuple):
 def _pattern_of(shape: IdShape) -> _ShapePattern:
     pattern, at, names = "", 0, []
     parts = list(_PART.finditer(shape.form))
-    open_parts = [one for one in parts if one[2] is None]
-    for one in parts:
-        pattern += re.escape(shape.form[at : one.start()])
-        at = one.end()
-        names.append(one[1])
-        if one in open_parts[:-1]:
+    open_parts = [part for part in parts if part[2] is None]
+    for part in parts:
+        pattern += re.escape(shape.form[at : part.start()])
+        at = part.end()
+        names.append(part[1])
+        if part in open_parts[:-1]:
             at = shape.form.index("<", at)
-            pattern += f"(?>({_ANY}){re.escape(shape.form[one.end() : at])})"
+            pattern += f"(?>({_ANY}){re.escape(shape.form[part.end() : at])})"
         else:
-            pattern += f"({_ANY if one[2] is None else KINDS[one[2]]})"
+            pattern += f"({_ANY if part[2] is None else KINDS[part[2]]})"
     return _ShapePattern(shape, tuple(names), re.compile(pattern + re.escape(shape.form[at:]), re.DOTALL))
 
 
@@ -242,13 +242,13 @@ def _fitting(subject: Subject) -> Iterator[_Fit]:
     for shape, names, pattern in PATTERNS:
         if has_offsets and not shape.commits_offsets:
             continue
-        found = pattern.fullmatch(subject.transactional_id)
-        if found is not None:
+        match = pattern.fullmatch(subject.transactional_id)
+        if match is not None:
             place = names.index(shape.name) + 1
-            name = found[place]
+            name = match[place]
             # A number alone names nothing: the text of the framework before it belongs to the name.
-            whole = found.string[: found.end(place)] if name.isdecimal() else name
-            yield _Fit(shape, dict(zip(names, found.groups(), strict=True)), whole)
+            whole = match.string[: match.end(place)] if name.isdecimal() else name
+            yield _Fit(shape, dict(zip(names, match.groups(), strict=True)), whole)
 
 
 def _is_certain(fit: _Fit, subject: Subject) -> bool:

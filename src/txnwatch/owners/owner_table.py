@@ -105,8 +105,8 @@ class OwnerTable:
     _links: Mapping[str, TeamLinks] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        found = {what: Patterns(self.patterns.get(what, {})) for what in FoundBy}
-        object.__setattr__(self, "_found", found)
+        patterns = {what: Patterns(self.patterns.get(what, {})) for what in FoundBy}
+        object.__setattr__(self, "_found", patterns)
         links = {one.team: one.links for teams in self.patterns.values() for one in teams.values()}
         object.__setattr__(self, "_links", links)
 
@@ -252,7 +252,7 @@ def owners_of(raw: Mapping[str, Any], where: str) -> OwnerTable:
         raise ConfigError(f"{where}: expected [[{OWNER_ENTRIES}]] entries, found one value under {OWNER_ENTRIES!r}")
     if len(entries) > MOST_OWNERS:
         raise ConfigError(f"{where}: expected at most {MOST_OWNERS} entries, found {len(entries)}")
-    found: dict[FoundBy, dict[str, TeamEntry]] = {what: {} for what in FoundBy}
+    teams: dict[FoundBy, dict[str, TeamEntry]] = {what: {} for what in FoundBy}
     places: dict[object, str] = {}
     for place, entry in _read(entries, where):
         links = TeamLinks(entry.chat, entry.phone, entry.dashboard)
@@ -261,11 +261,11 @@ def owners_of(raw: Mapping[str, Any], where: str) -> OwnerTable:
         for key, what in _KINDS.items():
             for pattern in getattr(entry, key):
                 _once(places, (what, pattern), place, f"{where}: {place}: {key} {pattern!r}")
-                found[what][pattern] = team
-    count = sum(map(len, found.values()))
+                teams[what][pattern] = team
+    count = sum(map(len, teams.values()))
     if count > MOST_PATTERNS:
         raise ConfigError(f"{where}: expected at most {MOST_PATTERNS} patterns, found {count}")
-    return OwnerTable(found)
+    return OwnerTable(teams)
 
 
 def _once(places: dict[object, str], key: object, place: str, what: str) -> None:
@@ -303,15 +303,15 @@ _EXPECTED: Final = {
 
 def _problem(error: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
     key = ".".join(str(part) for part in error["loc"])
-    found = f"found {str(error['input'])[:100]!r}"
+    given = f"found {str(error['input'])[:100]!r}"
     match error["type"]:
         case "extra_forbidden":
             return f"unknown key {key!r}; known keys: {', '.join(_Entry.model_fields)}"
         case "missing":
             return f"{key}: expected a value, found none"
         case "model_type":
-            return f"{_EXPECTED['model_type']}, {found}"
+            return f"{_EXPECTED['model_type']}, {given}"
         case kind:
             message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
             message = message.replace("String should have at most", "at most").removeprefix("expected ")
-            return f"{key}: {_EXPECTED.get(kind, f'expected {message}')}, {found}"
+            return f"{key}: {_EXPECTED.get(kind, f'expected {message}')}, {given}"

@@ -65,9 +65,9 @@ class AlertmanagerPeer(TargetThread):
 
     def _kept(self) -> dict[str, SentAlert]:
         now_ms = self._now_ms()
-        found = {key: from_kept(value) for key, value in self._journal.values.items()}
-        kept = {key: sent for key, sent in found.items() if sent is not None and not is_long_over(sent, now_ms)}
-        for key in found.keys() - kept.keys():
+        alerts = {key: from_kept(value) for key, value in self._journal.values.items()}
+        kept = {key: sent for key, sent in alerts.items() if sent is not None and not is_long_over(sent, now_ms)}
+        for key in alerts.keys() - kept.keys():
             self._journal.keep(key, None)
         return kept
 
@@ -180,13 +180,13 @@ class Alert:
 
     def as_json(self) -> dict[str, Any]:
         """The alert as API v2 takes it."""
-        found = {
+        body = {
             "labels": self.labels,
             "annotations": self.annotations,
             "startsAt": rfc3339(self.starts_ms),
             "endsAt": rfc3339(self.ends_ms),
         }
-        return {**found, "generatorURL": self.url} if self.url else found
+        return {**body, "generatorURL": self.url} if self.url else body
 
 
 def alert_of(event: IncidentEvent, target: AlertmanagerTarget, now_ms: TimestampMs) -> Alert:
@@ -246,7 +246,7 @@ _MIDDLE: Final = 10**18  # so that texts have the order of numbers, also of nega
 
 def _annotations(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
     message = message_of(event, target.external_url)
-    found = {
+    annotations = {
         "summary": message.summary,
         "description": "\n".join(message.lines),
         **message.parts,
@@ -257,10 +257,10 @@ def _annotations(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, 
         "contact": harmless((event.owner.contact or "") if event.owner is not None else ""),
         "order": " ".join(f"{_MIDDLE + int(part):019d}" for part in harm(event)[:-1]),
     }
-    found = {name: text for name, text in found.items() if text}
+    annotations = {name: text for name, text in annotations.items() if text}
     if event.is_open and not target.wants(event):
-        return _not_over(found, f"It is only {event.severity} now, and nobody is alerted about that.")
-    return found
+        return _not_over(annotations, f"It is only {event.severity} now, and nobody is alerted about that.")
+    return annotations
 
 
 def _moved(alert: Alert) -> dict[str, str]:
@@ -270,10 +270,10 @@ def _moved(alert: Alert) -> dict[str, str]:
     return _not_over(alert.annotations, why)
 
 
-def _not_over(found: dict[str, str], why: str) -> dict[str, str]:
+def _not_over(annotations: dict[str, str], why: str) -> dict[str, str]:
     """The annotations of an alert that ends before its incident: a chat would say that it is resolved."""
-    kept = {name: text for name, text in found.items() if name != "command" and name not in PARTS}
-    return {**kept, "summary": f"{found['summary']}: not over", "description": f"It is not over. {why}"}
+    kept = {name: text for name, text in annotations.items() if name != "command" and name not in PARTS}
+    return {**kept, "summary": f"{annotations['summary']}: not over", "description": f"It is not over. {why}"}
 
 
 # Which alerts a peer has, and which it gets next. Pure: no I/O, and time is an argument.
@@ -350,8 +350,8 @@ class AlertBook:
 
         The same event can have another owner: a new table of owners names it again, and publishes nothing.
         """
-        known, sent = self._events.get(event.incident_id), self.sent.get(event.incident_id)
-        if known is not None and (known.sequence > event.sequence or known == event):
+        taken, sent = self._events.get(event.incident_id), self.sent.get(event.incident_id)
+        if taken is not None and (taken.sequence > event.sequence or taken == event):
             return
         if sent is None and not self._wants(event):
             self._forget(event.incident_id)

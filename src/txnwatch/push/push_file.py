@@ -278,18 +278,18 @@ def read_push_file(path: Path | None) -> PushFile:
     where = f"--push-file {path}"
     raw = toml_of(path, where)
     try:
-        found = PushFile(**{kind: _expanded(targets, f"{where}: {kind}") for kind, targets in raw.items()})
+        file = PushFile(**{kind: _expanded(targets, f"{where}: {kind}") for kind, targets in raw.items()})
     except ValidationError as exc:
         raise ConfigError(f"{where}: {'; '.join(_problems(exc))}") from None
-    names = [target.name for target in found.targets]
+    names = [target.name for target in file.targets]
     if double := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{where}: expected a name of its own for each target, found {double} twice")
-    for target in found.targets:
+    for target in file.targets:
         try:
             target.check()
         except (SinkError, ConfigError) as exc:
             raise ConfigError(f"{where}: {target.name}: {exc}") from exc
-    return found
+    return file
 
 
 def _expanded(targets: Any, where: str) -> Any:  # noqa: ANN401 - any value of TOML
@@ -306,16 +306,16 @@ def _value(value: Any, where: str) -> Any:  # noqa: ANN401 - any value of TOML
     if isinstance(value, str):
         return expanded(value, where)
     if isinstance(value, list):
-        return [_value(one, where) for one in value]
-    return {name: _value(one, where) for name, one in value.items()} if isinstance(value, Mapping) else value
+        return [_value(item, where) for item in value]
+    return {name: _value(item, where) for name, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def _problems(error: ValidationError) -> Iterator[str]:
     """One text for each problem, with the place and without the value, which may be a secret."""
-    for found in error.errors(include_input=False, include_url=False):
-        place = ".".join(str(part) for part in found["loc"])
-        text = found["msg"].removeprefix("Value error, ")
-        yield f"{place}: {'unknown key' if found['type'] == 'extra_forbidden' else text}"
+    for problem in error.errors(include_input=False, include_url=False):
+        place = ".".join(str(part) for part in problem["loc"])
+        text = problem["msg"].removeprefix("Value error, ")
+        yield f"{place}: {'unknown key' if problem['type'] == 'extra_forbidden' else text}"
 
 
 def _content(key: str, path: Path) -> str:

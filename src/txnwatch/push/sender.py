@@ -354,9 +354,9 @@ class TargetPosition:
 
         Of an unknown incident, an event from before the floor is new only if the incident is open now.
         """
-        known = self._of(event.incident_id)
-        if known is not None:
-            return event.sequence > known.sequence
+        told = self._of(event.incident_id)
+        if told is not None:
+            return event.sequence > told.sequence
         return event.time_ms > self._floor_ms or (is_latest and event.is_open)
 
     def is_known(self, event: IncidentEvent) -> bool:
@@ -382,8 +382,8 @@ class TargetPosition:
             self._make_place()
 
     def _make_place(self) -> None:
-        known = ((key, self._of(key)) for key in list(self._journal.values))
-        ended = sorted((one.time_ms, key) for key, one in known if one is not None and not one.is_open)[:_AT_A_TIME]
+        told = ((key, self._of(key)) for key in list(self._journal.values))
+        ended = sorted((last.time_ms, key) for key, last in told if last is not None and not last.is_open)[:_AT_A_TIME]
         for _, key in ended:
             self._journal.keep(key, None)
         if ended:

@@ -72,12 +72,12 @@ class PushTargets:
         Anybody who may write the topic can store any command and any owner there. So the command of an event is built
         anew, and its owner is that of our own table.
         """
-        for one in history:
-            if isinstance(one, IncidentEvent) and one.cluster_id == origin.cluster_id and not one.is_spent:
-                event = named(as_read(origin, one), origin.owners, origin.cluster)
+        for record in history:
+            if isinstance(record, IncidentEvent) and record.cluster_id == origin.cluster_id and not record.is_spent:
+                event = named(as_read(origin, record), origin.owners, origin.cluster)
                 for queue in self.queues:
                     queue.take_history(event)
-            yield one
+            yield record
 
     def stop(self) -> None:
         """Ends the threads. All together have half a second for requests that are under way."""

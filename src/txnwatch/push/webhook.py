@@ -55,8 +55,8 @@ class Request(NamedTuple):
 def structured(event: IncidentEvent, external_url: str | None = None, before: IncidentEvent | None = None) -> Request:
     """Attributes and event in one JSON object, and the extension `message`: the text for people."""
     message = text_of([event], external_url, before)
-    found = {**_attributes(event), "datacontenttype": JSON, "message": message}
-    attributes = json.dumps(found, separators=(",", ":"))
+    fields = {**_attributes(event), "datacontenttype": JSON, "message": message}
+    attributes = json.dumps(fields, separators=(",", ":"))
     body = attributes.encode()[:-1] + b',"data":' + to_json(event) + b"}"
     return Request([("Content-Type", STRUCTURED_TYPE)], body)
 
@@ -88,7 +88,7 @@ def signature_headers(event_id: str, body: bytes, keys: Sequence[bytes], now_ms:
     return [
         ("webhook-id", event_id),
         ("webhook-timestamp", seconds),
-        ("webhook-signature", " ".join(f"v1,{one}" for one in signatures)),
+        ("webhook-signature", " ".join(f"v1,{signature}" for signature in signatures)),
     ]
 
 

@@ -349,9 +349,9 @@ def credentials(header: str) -> tuple[str, str] | None:
 
 def _completed(headers: Sequence[tuple[bytes, bytes]], chosen: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     """The headers of an answer with those of every answer; its own come first, then those of the file."""
-    found = {name.lower().encode(): value.encode("latin-1") for name, value in {**HEADERS, **chosen}.items()}
+    wanted = {name.lower().encode(): value.encode("latin-1") for name, value in {**HEADERS, **chosen}.items()}
     own = {name.lower() for name, _ in headers}
-    return [*headers, *((name, value) for name, value in found.items() if name not in own)]
+    return [*headers, *((name, value) for name, value in wanted.items() if name not in own)]
 
 
 # Serves a site at the place that the settings name.

@@ -78,9 +78,9 @@ class TlsSettings(BaseModel):
     @field_validator("client_auth_type", "min_version", "max_version")
     @classmethod
     def _is_known(cls, value: str, info: Any) -> str:  # noqa: ANN401 - pydantic's ValidationInfo
-        known = _KNOWN[info.field_name]
-        if value not in known:
-            raise ValueError(f"expected one of {', '.join(known)}, found {value!r}")
+        values = _KNOWN[info.field_name]
+        if value not in values:
+            raise ValueError(f"expected one of {', '.join(values)}, found {value!r}")
         return value
 
     @field_validator("cipher_suites")
@@ -141,8 +141,8 @@ class TlsFiles:
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:
         paths = (self._certificate, self._key, self._client_ca)
-        found = (path.stat() for path in paths if path is not None)
-        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
+        files = (path.stat() for path in paths if path is not None)
+        return tuple((status.st_mtime_ns, status.st_size, status.st_ino) for status in files)
 
 
 def _is_available(suite: str) -> bool:
@@ -273,13 +273,13 @@ def read_web_config(path: Path | None) -> WebConfig:
     where = f"http_web_config_file {path}"
     content = _reading(lambda: yaml.safe_load(path.read_text(encoding="utf-8")), where)
     try:
-        found = _File.model_validate({} if content is None else content)
+        file = _File.model_validate({} if content is None else content)
     except ValidationError as exc:
         raise ConfigError(f"{where}: {'; '.join(_problem(error) for error in exc.errors())}") from None
-    tls = found.tls_server_config
+    tls = file.tls_server_config
     files = _reading(lambda: TlsFiles(tls, path.parent), f"{where}: tls_server_config") if tls is not None else None
-    users = Users(found.basic_auth_users) if found.basic_auth_users else None
-    return WebConfig(files, users, found.http_server_config.headers)
+    users = Users(file.basic_auth_users) if file.basic_auth_users else None
+    return WebConfig(files, users, file.http_server_config.headers)
 
 
 def _reading(read: Callable[[], Any], where: str) -> Any:  # noqa: ANN401 - YAML can be anything

@@ -56,7 +56,7 @@ class Broker:
         self.lag: int | None = 3
         self.ends = [20]
         self.asked: list[str] = []
-        self.known = SimpleNamespace(brokers={1: "one"})
+        self.known = SimpleNamespace(brokers={1: "one"}, topics={})
         self._speaker = Speaker(is_old=is_old)
 
     def any_connection(self) -> Speaker:
