@@ -34,6 +34,7 @@ VIEWS = (
     "/audit",
     "/audit/marker-skipped",
     "/history",
+    "/roots",
 )
 WIDTHS = (360, 1440, 2560)
 

@@ -13,7 +13,7 @@ import pytest
 
 from support.browsers import a_tab
 from support.clusters_world import five_clusters
-from support.page_world import HANG, ORIGIN, PageWorld, a_busy_cluster, an_incident, now_ms
+from support.page_world import GROUPS, HANG, ORIGIN, PageWorld, a_busy_cluster, an_incident, now_ms
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
@@ -60,7 +60,7 @@ def test_the_view_of_a_week(browser: Any, serve: Serve, width: int, tmp_path: Pa
         assert tab.violations() == []
         assert tab.page.locator("main b >> text=bold").count() == 0, "a name is text"
         assert tab.page.locator(".command").count() == 0
-        assert tab.page.evaluate("document.documentElement.scrollHeight") < 7_000
+        assert tab.page.evaluate("document.documentElement.scrollHeight") < 9_000
         tab.page.screenshot(path=tmp_path / f"history-{width}.png", full_page=True)
         tab.page.emulate_media(media="print", color_scheme="light")
         tab.page.screenshot(path=tmp_path / f"history-{width}-print.png", full_page=True)
@@ -108,4 +108,20 @@ def test_on_a_page_of_clusters_it_is_on_the_page_of_the_watcher(browser: Any) ->
         link = tab.page.get_by_role("link", name="https://watch.example:9464/").first
         assert link.get_attribute("href") == "https://watch.example:9464/history"
         assert tab.violations() == []
+        assert tab.said == []
+
+
+def test_what_open_incidents_share(browser: Any, serve: Serve, tmp_path: Path) -> None:
+    world = PageWorld()
+    for number in range(14):
+        changes = {**HANG, "partition": number, "consumer_groups": GROUPS}
+        world.tell(an_incident(f"root-{number}", 60 + number, **changes))
+    world.batch()
+    with a_tab(browser, serve(world)) as tab:
+        tab.until("transactional id checkout-7 holds 14 partitions and 3 groups in 14 incidents", ".more")
+        tab.page.get_by_role("link", name="what they share").click()
+        tab.until("transactional id checkout-7", "td")
+        assert tab.page.locator(".h-hurt tbody tr").count() == 3
+        assert tab.violations() == []
+        tab.page.screenshot(path=tmp_path / "roots.png", full_page=True)
         assert tab.said == []

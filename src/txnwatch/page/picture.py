@@ -1,9 +1,9 @@
 """What the page shows at one moment, as the values of its JSON. Pure: no I/O, no clock.
 
 A picture has sections, each a mapping: `status`, `incidents` by id, `lanes` by partition, `order` of both, `others`,
-`recent`, `day`, `watcher`. So the difference of two pictures is a mapping of changed entries and a list of those that
-are gone (`changes`); the browser makes the next picture of both. Times are epoch milliseconds; an age is never sent,
-because the reader counts it. Every list has a bound, and beside each cut list is how much is missing.
+`recent`, `shared`, `day`, `watcher`. So the difference of two pictures is a mapping of changed entries and a list of
+those that are gone (`changes`); the browser makes the next picture of both. Times are epoch milliseconds; an age is
+never sent, because the reader counts it. Every list has a bound, and beside each cut list is how much is missing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from txnwatch.page.incident_rows import NAMED, held_places, recent
 from txnwatch.page.knowledge import Knowledge, transactions_of
 from txnwatch.page.lanes import worst_lanes
 from txnwatch.page.past import day_of
+from txnwatch.page.shared import first_roots
 from txnwatch.page.store import Reach, StartStep, TargetRow, WatcherRow
 from txnwatch.page.storms import ALL_INCIDENTS, IncidentFilter, folds_of
 from txnwatch.page.truth import CALM, Facts, PageState
@@ -43,6 +44,7 @@ def picture_of(known: Knowledge) -> Picture:
         **sections,
         "others": _others(known, list(sections["lanes"].values())),
         "recent": recent(known, RECENT),
+        "shared": first_roots(known),
         "day": dict(day_of(known.store, known.now_ms)),
         "watcher": {name: list(values) for name, values in known.series.items()},
     }

@@ -27,6 +27,7 @@ from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.past import DAYS, MOST_DAYS, NO_PAST, PAST_FORMS, past_of, past_text
 from txnwatch.page.picture import Picture, picture_of, sections_of
+from txnwatch.page.shared import shared
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.store import PageStore
 from txnwatch.page.storms import LISTED, MOST, IncidentFilter, filter_of, select
@@ -170,7 +171,7 @@ class PageSite:
     @property
     def pages(self) -> list[BaseRoute]:
         """The paths of the pages and of the JSON: the pages all have one shell, which reads its address itself."""
-        shells = ("/", "/incidents", "/watcher", "/open", "/partitions", "/ended", "/id", "/find")
+        shells = ("/", "/incidents", "/watcher", "/open", "/partitions", "/ended", "/id", "/find", "/roots")
         below = ("/incident/{rest:path}", "/partition/{rest:path}", "/id/{rest:path}", "/producer/{rest:path}")
         guarded = self.hosts.guarded
         return [
@@ -207,6 +208,7 @@ class PageSite:
         )
         yield "ended", self._about(lambda known, _: details.ended(known))
         yield "audit", self._about(lambda known, at: audited.view(known, at["check"]))
+        yield "roots", self._about(lambda known, _: shared(known))
         yield "history", self._past
         yield "history.{form}", self._past_as_text
         yield "open", self._about(lambda known, at: details.oldest(known, at["limit"]))

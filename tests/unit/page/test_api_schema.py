@@ -106,6 +106,7 @@ PATHS = {
     "/audit": "audit",
     "/audit?check=marker-skipped": "audit",
     "/history": "history",
+    "/roots": "roots",
     "/history?days=31": "history",
 }
 

@@ -2,7 +2,7 @@
 import { html, nothing, render, svg } from "./lit-html.js";
 import { clock } from "./draw.js";
 import { BASE, begin, live, now, state } from "./live.js";
-import { week } from "./past.js";
+import { roots, week } from "./past.js";
 import * as views from "./views.js";
 
 const root = document.getElementById("page");
@@ -39,6 +39,7 @@ const ROUTES = [
   ["/find", /^$/, () => `/api/v1/find${location.search}`, views.found, "Found"],
   ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
   ["/audit", /^(?:\/([\w-]+))?$/, (check) => `/api/v1/audit?check=${check ?? ""}`, views.audit, "Audit"],
+  ["/roots", /^$/, () => "/api/v1/roots", roots, "Roots"],
   ["/history", /^$/, () => `/api/v1/history${location.search}`, week, "History"],
 ];
 const LISTS = { "/": views.overview, "/watcher": views.watcherView };

@@ -1,4 +1,4 @@
-// The past: the strip of the day, and the view of a week. All of it is from the events topic, and no evidence.
+// Beyond one incident: what open ones share; and the past, which is from the events topic and no evidence.
 import { html, nothing, svg } from "./lit-html.js";
 import { clock, count, duration, ofClient, ofIncident, plural, unit } from "./draw.js";
 import { BASE } from "./live.js";
@@ -67,3 +67,23 @@ function elsewhere(found, page) {
     ? html`<p>The events topic is being read.</p>`
     : html`<p>The history is on the page of a watcher of this cluster: it reads the events topic, and this page does not.</p>${urls.map((url) => html`<p><a href=${`${url.replace(/\/$/, "")}/history`} rel="noreferrer">${foreign(url)}</a></p>`)}`}</div></section>`;
 }
+
+// --- what open incidents share
+const holds = (row) => `${plural(row.partitions, "partition")} and ${plural(row.groups, "group")}`;
+const rootOf = (row) => html`${row.kind} ${row.producer_id === null ? html`<b>${foreign(row.name)}</b>` : html`<a class="mono" href=${ofClient(row)}>${foreign(row.name)}</a>`}`;
+
+/** The first roots of several incidents, below their list. */
+export function rootLine({ picture }) {
+  const { roots: rows, more } = picture.shared;
+  return rows.length ? html`<div class="more">${rows.map((row) => html`${rootOf(row)} holds ${holds(row)} in ${plural(row.incidents, "incident")}; `)}${more ? `${count(more)} more; ` : ""}<a href=${`${BASE}/roots`}>what they share</a></div>` : nothing;
+}
+
+const behindOf = (row) => html`${row.behind.map((one, i) => html`${i ? ", " : ""}<a href=${ofIncident(one.id)}>${one.tag} ${foreign(one.place)}</a>`)}${row.more ? ` and ${count(row.more)} more` : ""}`;
+const table = (id, title, more, columns, rows) => html`<section class="card past ${id}"><header><h2 id=${id}>${title}</h2>${more ? html`<span class="muted small">and ${count(more)} more</span>` : nothing}</header>
+  <div class="body scroll" tabindex="0" role="group" aria-labelledby=${id}>${rows.length ? html`<table><thead><tr>${columns.map((one) => html`<th scope="col">${one}</th>`)}</tr></thead><tbody>${rows}</tbody></table>` : html`<p>None.</p>`}</div></section>`;
+
+/** The roots of several incidents, and each hurt group once. */
+export const roots = (found, page) => html`<h1 class="visually-hidden">What the open incidents share</h1>
+  ${table("h-roots", "Roots of several incidents", found.more_roots, ["root", "holds", "since", "incidents"], found.roots.map((row) => html`<tr><td class="name">${rootOf(row)}</td><td>${holds(row)}</td><td>${clock(row.since_ms, page.now)}</td><td>${behindOf(row)}</td></tr>`))}
+  ${table("h-hurt", "Groups that do not get on, or are at risk", found.more_groups, ["group", "state", "owner", "behind"], found.groups.map((row) => html`<tr><td class="name">${foreign(row.name)}</td><td><b>${row.state}</b></td><td>${foreign(row.owner ?? "not known")}</td><td>${behindOf(row)}</td></tr>`))}
+  <p class="muted">A root is where to look first: one transactional id, one partition of the coordinators’ log, or a broker that most of the incidents have in common. It is no proof of a cause.</p>`;

@@ -3,7 +3,7 @@ import { html, nothing } from "./lit-html.js";
 import { BASE } from "./live.js";
 import { FORMS, axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
 import { clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./draw.js";
-import { reach, strip } from "./past.js";
+import { reach, rootLine, strip } from "./past.js";
 
 const RUNBOOK = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md";
 const AHEAD = "Look again before you act.";
@@ -144,6 +144,7 @@ function incidents(page) {
     ${isFiltered() && !all.length ? html`<div class="body">No incident like this is open.</div>` : nothing}
     ${shown.length ? list(shown, page) : nothing}
     ${warnings.length ? html`<div class="more">${plural(early, "early warning")}: ${warnings.slice(0, 3).map((row, i) => html`${i ? ", " : ""}<a href=${row.fold ? BASE + row.fold.list : ofIncident(row.id)}>${foreign(row.fold ? `${count(row.fold.count)} of ${row.fold.prefix ?? row.fold.topic ?? "several"}` : row.holder)}</a>`)}. ${early === 1 ? "It ends at its timeout." : "Each ends at its timeout."}</div>` : nothing}
+    ${rootLine(page)}
     ${order.more_incidents ? html`<div class="more">and ${plural(order.more_incidents, "more incident")} of ${plural(order.more_rows, "other cause")}: ${Object.entries(order.more_by_verdict).map(([verdict, number]) => `${count(number)} ${verdict}`).join(", ")}. <a href=${`${BASE}/incidents`}>List them</a></div>` : nothing}</section>`;
 }
 
