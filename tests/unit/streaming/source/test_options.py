@@ -83,6 +83,7 @@ OPTION_CASES: dict[str, tuple[str, str, str, object]] = {
     "topics to scan first": ("firstPattern", "orders|pay.*", "first_pattern", "orders|pay.*"),
     "a limit of milliseconds": ("maxReadMsPerTrigger", "500", "max_read_s", 0.5),
     "buckets": ("buckets", "8", "buckets", 8),
+    "partitions of the state": ("statePartitions", "4", "state_partitions", 4),
     "input partitions": ("inputPartitions", "4", "input_partitions", 4),
     "milliseconds of metadata": ("metadataRefreshMs", "250", "metadata_refresh_s", 0.25),
     "milliseconds of listing": ("listTimeoutMs", "2500", "list_timeout_s", 2.5),
