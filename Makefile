@@ -47,6 +47,11 @@ stop-times: dev-venv ## how long a stop takes in each situation; writes docs/sto
 	@$(BIN)/python -m pytest tests/e2e/test_stopping*.py tests/e2e/test_abort_processes.py -m "" -k "stopping or stop_while" --stop-results docs/stop-times.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
+takeover-times: dev-venv ## how long nobody speaks after a fault of the speaker; writes docs/takeover-times.json
+	@rm -f docs/takeover-times.json
+	@$(BIN)/python -m pytest tests/e2e/test_takeover_times.py -m "" --takeover-results docs/takeover-times.json $(ARGS)
+	@$(BIN)/python scripts/generate_docs.py
+
 cluster-times: dev-venv ## how long detection and a takeover take on a Spark cluster; writes docs/cluster-times.json
 	@rm -f docs/cluster-times.json
 	@$(BIN)/python -m pytest tests/e2e/test_spark_cluster.py -m "" -k nothing_is_lost --cluster-results docs/cluster-times.json $(ARGS)
@@ -131,4 +136,4 @@ fuzz-venv: dev-venv
 browser-venv: dev-venv
 	@scripts/venv.sh browser
 
-.PHONY: help demo test unit nightly it e2e long stop-times cluster-times bad-inputs faults soak fuzz lint types bench docs site manifests lock ci wheels image clean run-venv dev-venv bench-venv fuzz-venv browser browser-venv
+.PHONY: help demo test unit nightly it e2e long stop-times takeover-times cluster-times bad-inputs faults soak fuzz lint types bench docs site manifests lock ci wheels image clean run-venv dev-venv bench-venv fuzz-venv browser browser-venv

@@ -26,7 +26,8 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 Row = dict[str, Any]
 # Each file and the target that writes it.
 TARGETS = {
-    **{name: name for name in ("faults", "soak", "stop-times", "cluster-times", "fuzz", "bad-inputs")},
+    **{f"{what}-times": f"{what}-times" for what in ("stop", "takeover", "cluster")},
+    **{name: name for name in ("faults", "soak", "fuzz", "bad-inputs")},
     "disturbances": "faults",
     "ways-in": "long",
     "benchmarks": "bench",

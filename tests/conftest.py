@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-results", type=Path, default=None, help="JSON file for what the faults came to")
     parser.addoption("--ways-results", type=Path, default=None, help="JSON file for which commands worked, by way in")
     parser.addoption("--stop-results", type=Path, default=None, help="JSON file for how long a stop took, by situation")
+    parser.addoption("--takeover-results", type=Path, default=None, help="JSON file for how long nobody speaks")
     parser.addoption("--cluster-results", type=Path, default=None, help="JSON file for the times on a Spark cluster")
     parser.addoption("--bad-input-results", type=Path, default=None, help="JSON file for what is said about bad input")
     parser.addoption("--page-pictures", type=Path, default=None, help="directory for the pictures of the page")

@@ -151,8 +151,8 @@ class Watch:
             watched=lambda: self.sinks.counted if self.sinks is not None else None,
         )
         self._throttling = Throttling(self.log)
-        self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)
-        self._finding_lines = FindingLines(self.log, self.counts)
+        self._slow_batches = SlowBatches(self.log)
+        self._observers = (FindingLines(self.log, self.counts), self.coverage, ClockDifferences(self.log))
         self._audit = HourlyAudit(
             lambda: Cluster(self.options.bootstrap, self.options.security),
             self._published,
@@ -367,9 +367,8 @@ class Watch:
     def _process(self, batch_id: int, emitted: list[Finding]) -> None:
         assert self.sinks is not None
         emitted = self._throttling.on_batch(emitted)
-        self._finding_lines.on_batch(emitted)
-        self.coverage.on_batch(emitted)
-        self._clock_differences.on_batch(emitted)
+        for observer in self._observers:
+            observer.on_batch(emitted)
         self.sinks.on_batch(emitted)
         ledger = self.sinks.ledger
         self._source.write(emitted, ledger, self.options.buckets)

@@ -130,9 +130,9 @@ class Book:
 
         If this process does not know the outcome, that of a former speaker stays, with its name.
         """
-        found = outcome_as_found(event, self.outcome_of(event))
-        if found.verdict == Verdict.HANGING:
-            found = self.authored(replace(found, outcome_by=None))
+        if event.verdict != Verdict.HANGING:
+            return event
+        found = self.authored(replace(with_outcome(event, self.outcome_of(event)), outcome_by=None))
         return found if event.expected_outcome == found.expected_outcome else as_read(self.origin, found)
 
     def outcome_of(self, event: IncidentEvent) -> Outcome:
@@ -316,8 +316,3 @@ def is_own(incident: IncidentEvent, start_offset: Offset | None, published_as: s
 def is_same_span(one: IncidentEvent, other: IncidentEvent) -> bool:
     """Whether two events of one incident are about the same span, or both about no span."""
     return (one.span, one.txn_start_offset) == (other.span, other.txn_start_offset)
-
-
-def outcome_as_found(event: IncidentEvent, found: Outcome) -> IncidentEvent:
-    """The event to publish. Of a hanging span only the found outcome counts; the one in the event may be forged."""
-    return with_outcome(event, found) if event.verdict == Verdict.HANGING else event

@@ -307,8 +307,8 @@ class OpenChecks:
     """Checks open incidents from time to time; `due_ms` is the time of the next check."""
 
     book: Book
-    follow_up: FollowUp
     due_ms: TimestampMs = AT_ONCE
+    follow_up: FollowUp = field(default_factory=FollowUp)
 
     def not_after(self, time_ms: TimestampMs) -> None:
         """Moves the next check to this time, if it is later."""

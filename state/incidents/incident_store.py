@@ -96,13 +96,11 @@ class IncidentStore:
             self.enter(event)
 
     def known_as(self, known: IncidentEvent | None) -> Known:
-        """What this process knows of an incident."""
+        """What this process knows of an incident; only its command has found an abort by hand."""
         if known is None:
             return Known.NOTHING
-        return self._found_or_claimed(known) if known.is_open else Known.ENDED
-
-    def _found_or_claimed(self, known: IncidentEvent) -> Known:
-        """Only its command has found an abort by hand."""
+        if not known.is_open:
+            return Known.ENDED
         return Known.FOUND if self.is_found(known) and not known.is_by_hand else Known.CLAIMED
 
     def expired(self, now_ms: TimestampMs, retention_ms: DurationMs, most: int) -> list[str]:
@@ -199,9 +197,8 @@ class IncidentStore:
     def left_to_us(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         """Open incidents, without aborts by hand whose command may still publish the end."""
         heard_ms = self._heard_ms
-        return [
-            one for one in self.open_incidents if is_left_to_watch(one, heard_ms.get(one.incident_id, LONG_AGO), now_ms)
-        ]
+        open_now = self.open_incidents
+        return [one for one in open_now if is_left_to_watch(one, heard_ms.get(one.incident_id, LONG_AGO), now_ms)]
 
     def enter(self, event: IncidentEvent) -> IncidentEvent:
         """Stores an event as the latest of its incident."""
@@ -302,12 +299,12 @@ class IncidentStore:
         before, sent = self._last_on_topic(incident_id), self._sent(record)
         if record.sequence >= before:
             self._on_topic[incident_id] = record.sequence
-        if sent is not None and record == sent:
+        is_own, is_next = sent is not None and record == sent, record.sequence > before
+        if is_own:
             self._forget_sent(record)
-            if record.sequence > before:
+            if is_next:
                 self._first[incident_id] = record.sequence
-            return TakenRecord(is_own=True, is_next=record.sequence > before)
-        return TakenRecord(is_own=False, is_next=record.sequence > before)
+        return TakenRecord(is_own, is_next)
 
     def _forget_sent(self, event: IncidentEvent) -> None:
         sent = self._in_flight[event.incident_id]

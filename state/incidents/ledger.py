@@ -29,7 +29,7 @@ from typing import Any
 from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.checking import FollowUp, OpenChecks
+from txnwatch.state.incidents.checking import OpenChecks
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
 from txnwatch.state.incidents.event_builder import fitting, named
 from txnwatch.state.incidents.found_incidents import (
@@ -149,7 +149,7 @@ class Ledger:
         book = self.book = Book(self.origin, OwnFindings(before))
         book.watches = watches or book.watches
         self.answers = Answers(self.counts)
-        self.checks = OpenChecks(book, FollowUp())
+        self.checks = OpenChecks(book)
         self._outcomes = OutcomeRetries(book)
         self._owners = OwnerSearch(book, may_read_log)
         self._spans = SpanIncidents(book, self.checks, self._outcomes, self._queues, self.answers)

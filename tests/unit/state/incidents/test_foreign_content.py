@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.incidents import an_event
-from txnwatch.state.evidence.outcome import Outcome, unknown
 from txnwatch.state.incidents.abort_protocol import action
-from txnwatch.state.incidents.book import is_own, is_same_span, outcome_as_found
+from txnwatch.state.incidents.book import Book, is_own, is_same_span
 from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span
 from txnwatch.state.incidents.claims import (
     believed_action,
@@ -24,6 +23,7 @@ from txnwatch.state.incidents.claims import (
 )
 from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.life import Happening, NextStep, step
+from txnwatch.state.incidents.own_findings import OwnFindings
 from txnwatch.state.model.incident import (
     ActionResult,
     Decision,
@@ -35,6 +35,7 @@ from txnwatch.state.model.incident import (
     span_incident_id,
 )
 from txnwatch.state.model.verdicts import RULE_OF, Verdict
+from txnwatch.state.telling.commands import Origin
 
 FOUND = an_event()
 NOW_MS = FOUND.time_ms
@@ -204,17 +205,14 @@ def test_an_id_can_be_used_for_another_span() -> None:
         assert not is_same_span(FOUND, an_event(**{field: SUBJECT[field]}))
 
 
-@given(st.sampled_from(list(Verdict)), st.sampled_from(list(ExpectedOutcome)), st.sampled_from(list(ExpectedOutcome)))
-def test_the_outcome_of_a_hang_is_only_what_was_found(
-    verdict: Verdict, claim: ExpectedOutcome, found: ExpectedOutcome
-) -> None:
-    doubt = OutcomeDoubt.ID_EXPIRED if found is ExpectedOutcome.UNKNOWN else None
-    ours = unknown(doubt) if doubt is not None else Outcome(found)
+@given(st.sampled_from(list(Verdict)), st.sampled_from(list(ExpectedOutcome)))
+def test_the_outcome_of_a_hang_is_only_what_was_found(verdict: Verdict, claim: ExpectedOutcome) -> None:
     event = an_event(**_of(verdict), expected_outcome=claim, outcome_doubt=None, outcome_detail="forged")
-    published = outcome_as_found(event, ours)
+    published = Book(Origin("cluster", "broker:9092"), OwnFindings()).as_found(event)
     if verdict == Verdict.HANGING:
-        assert (published.expected_outcome, published.outcome_doubt) == (found, doubt)
-        assert published.outcome_detail == (ours.doubt.text if ours.doubt is not None else None)
+        assert published.expected_outcome == ExpectedOutcome.UNKNOWN
+        assert (published.outcome_doubt, published.outcome_by) == (OutcomeDoubt.NOT_FOUND_HERE, None)
+        assert published.outcome_detail != "forged"
     else:
         assert published == event
 
