@@ -125,6 +125,13 @@ def test_an_abort_by_hand_is_no_second_incident_of_the_same_hang() -> None:
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
+def test_the_highest_sequence_counts_also_if_another_clock_is_behind(*, is_reversed: bool) -> None:
+    opened, *_, ended = life("a", HOUR_MS)
+    ended = replace(ended, time_ms=TimestampMs(opened.time_ms - 10))
+    assert read(*(reversed if is_reversed else list)([opened, ended])).still_open == 0
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
 def test_a_spent_event_counts_only_as_the_end_of_a_known_incident(*, is_reversed: bool) -> None:
     opened, *_, ended = life("a", HOUR_MS)
     spent_open, spent_end = (replace(one, sequence=SPENT_SEQUENCE) for one in (opened, ended))
