@@ -266,13 +266,13 @@ class SinkSet:
             self._heartbeats.on_batch(emitted, now_ms)
         self.listening.remove_expired_heartbeats(self.settings.events_retention_ms, now_ms, self._bury)
 
-    def watched(self, now_ms: TimestampMs) -> tuple[int, int]:
-        """The numbers of partitions that are scanned and that only a census watches; asked for once a minute."""
-        return self._heartbeats.watched(now_ms) if self._heartbeats is not None else (0, 0)
+    def watched(self, now_ms: TimestampMs) -> tuple[int, int, int]:
+        """The numbers of partitions that are scanned, that only a census watches, and of these, beyond the budget."""
+        return self._heartbeats.watched(now_ms) if self._heartbeats is not None else (0, 0, 0)
 
     @property
     def counted(self) -> tuple[int, int] | None:
-        """The same numbers as last counted, None before that; it asks no broker, so any thread may call it."""
+        """How many partitions may be scanned, and how many only a census watches, as they were counted last."""
         return self._heartbeats.counted if self._heartbeats is not None else None
 
     @property

@@ -52,6 +52,8 @@ class Heartbeat:
             heartbeat.
         scanned_partitions, census_partitions: how many partitions it scans, and how many it watches by census
             only.
+        beyond_partitions: how many of `census_partitions` would be scanned, and write more than the bytes per second
+            allow; `beyond_names` has the first few. A scan would show stray writes there, and exact counts.
         unproven_partitions: partitions of which nothing is proven for half a minute, or since the start; also hidden
             ones, census-only ones that are not described, and those of `__transaction_state`. `unproven_names` has
             the first few, those of `__transaction_state` before the others.
@@ -79,6 +81,8 @@ class Heartbeat:
     barrier: BarrierNumber
     scanned_partitions: int
     census_partitions: int
+    beyond_partitions: int
+    beyond_names: tuple[str, ...]
     unproven_partitions: int
     unproven_names: tuple[str, ...]
     furthest_behind: int
@@ -129,7 +133,7 @@ def _are_names(value: Any) -> bool:  # noqa: ANN401 - a decoded value
     return isinstance(value, list) and len(value) <= MOST_NAMES and all(map(_is_name, value))
 
 
-LISTS: Final = ("unproven_names", "undecided_names", "leaderless_names", "failing_targets")
+LISTS: Final = ("beyond_names", "unproven_names", "undecided_names", "leaderless_names", "failing_targets")
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "instance": is_text(NAME_BYTES),
     "version": is_text(255),
@@ -141,6 +145,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
         (
             "scanned_partitions",
             "census_partitions",
+            "beyond_partitions",
             "unproven_partitions",
             "unread_log_partitions",
             "undecided_spans",

@@ -223,11 +223,13 @@ class Progress:
         phases_ms: the duration of each of Spark's phases.
         ends: each partition's end in its leader's last answer.
         reached: each partition's planned end of the batch; a task may have stopped before it (ReadLimitReached).
+        looked: the partitions that are beyond the bytes per second, sorted.
     """
 
     phases_ms: Mapping[str, DurationMs]
     ends: Mapping[TopicPartition, Offset]
     reached: Mapping[TopicPartition, Offset]
+    looked: tuple[TopicPartition, ...] = ()
 
     def lag_offsets(self, left: Mapping[TopicPartition, Offset]) -> int:
         """How many listed offsets are not read yet; `left` has the offsets where tasks stopped."""
@@ -250,10 +252,11 @@ def read_progress(progress: Mapping[str, Any] | None) -> Progress | None:
     raw = json.loads(end_offset) if isinstance(end_offset, str) else end_offset
     if not raw:
         return None
-    positions = SourceOffset.from_json(raw).positions
-    begun = {partition: at for partition, at in positions.items() if is_begun(at)}
+    offset = SourceOffset.from_json(raw)
+    begun = {partition: at for partition, at in offset.positions.items() if is_begun(at)}
     return Progress(
         phases_ms=dict(progress["durationMs"]),
         ends={partition: at.listed for partition, at in begun.items()},
         reached={partition: at.offset for partition, at in begun.items()},
+        looked=tuple(sorted(offset.looked)),
     )

@@ -20,6 +20,8 @@ def a_heartbeat(**changes: Any) -> Heartbeat:
         "barrier": 812,
         "scanned_partitions": 120,
         "census_partitions": 30,
+        "beyond_partitions": 0,
+        "beyond_names": (),
         "unproven_partitions": 2,
         "unproven_names": ("orders-1", "orders-2"),
         "furthest_behind": 12,

@@ -107,15 +107,23 @@ class Watcher:
         of_log = (
             f", {beat.unread_log_partitions} of them of the coordinators' log" if beat.unread_log_partitions else ""
         )
+        beyond = f" ({_beyond(beat)})" if beat.beyond_partitions else ""
         undecided = f"{beat.undecided_spans} open transactions unproven, " if beat.undecided_spans else ""
         speaks = ", publishes the events" if beat.speaks else ""
         reach = (
-            f"{beat.scanned_partitions} partitions scanned, {beat.census_partitions} by census, "
+            f"{beat.scanned_partitions} partitions scanned, {beat.census_partitions} by census{beyond}, "
             f"{beat.unproven_partitions} unproven{f' ({names})' if beat.unproven_names else ''}{of_log}, "
             f"at most {beat.furthest_behind} offsets behind, {undecided}{view}{speaks}"
         )
         failing = f"; does not deliver to {'; '.join(beat.failing_targets)}" if beat.failing_targets else ""
         return f"{evaluated}; {reach}{failing}"
+
+
+def _beyond(beat: Heartbeat) -> str:
+    """The partitions that are beyond the bytes per second, and what a scan adds there."""
+    more = beat.beyond_partitions - len(beat.beyond_names)
+    names = ", ".join(beat.beyond_names) + (f" and {more} more" if more > 0 else "")
+    return f"{names} beyond --max-bytes-per-second: no stray writes and no exact counts there"
 
 
 def _why_nothing(beat: Heartbeat) -> str:

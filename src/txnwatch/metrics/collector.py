@@ -104,6 +104,7 @@ def _of_progress(progress: Progress, picture: Picture | None) -> Iterator[Family
     yield gauge("source_lag_offsets", {(): progress.lag_offsets(left)})
     yield gauge("last_batch_phase_seconds", {(phase,): ms / 1000 for phase, ms in progress.phases_ms.items()})
     yield gauge("watched_partitions", {(log,): count for log, count in Counts(map(log_of, progress.ends)).items()})
+    yield gauge("beyond_budget_partitions", {(): len(progress.looked)})
     hidden = {
         partition: max(0, progress.ends[partition] - start)
         for partition, (start, _) in pinned.items()

@@ -136,6 +136,15 @@ METRICS: tuple[Metric, ...] = (
         "coordinator (`__transaction_state`)",
         is_read=True,
     ),
+    Metric(
+        HEALTH,
+        "beyond_budget_partitions",
+        _G,
+        (),
+        "partitions that are looked at where they stand, and not scanned, because they write more than "
+        "`--max-bytes-per-second` allows: no stray writes are found there",
+        is_read=True,
+    ),
     Metric(HEALTH, "batches_total", _C, (), "completed micro-batches"),
     Metric(
         HEALTH,

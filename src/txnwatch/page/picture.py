@@ -81,7 +81,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "barrier": seen.totals.barrier,
         "ready": seen.is_ready,
         "view": known.store.access,
-        "partitions": {"scanned": seen.watched.scanned, "census": seen.watched.census, "unproven": facts.unproven},
+        "partitions": {**seen.watched._asdict(), "unproven": facts.unproven},
         **lacking,
         "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
         "undelivered": seen.undelivered,

@@ -44,10 +44,11 @@ _LONGEST_WARNING: Final = 400
 
 
 class Watched(NamedTuple):
-    """The numbers of partitions that are scanned and that only a census watches."""
+    """The numbers of partitions that are scanned, that only a census watches, and of these, beyond the budget."""
 
     scanned: int
     census: int
+    beyond: int = 0
 
 
 class WatcherRow(NamedTuple):

@@ -121,7 +121,7 @@ class HeartbeatSender:
         undecided: returns the open data that fresh reads have neither confirmed nor refuted, with the reasons.
         failing: returns the destinations that do not take their events.
         speaks: returns whether this instance publishes events.
-        counted: what `watched` has counted last; None before the first time.
+        counted: how many partitions may be scanned, and how many only a census watches; None before they are counted.
         topics: how many partitions of each topic are watched; empty before `watched` was asked.
     """
 
@@ -163,7 +163,7 @@ class HeartbeatSender:
         named = unproven[:MOST_NAMES]
         left = {finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)}
         progress = self.progress()
-        scanned, by_census = self.watched(now_ms)
+        scanned, by_census, beyond = self.watched(now_ms)
         undecided = self.undecided()
         return Heartbeat(
             instance=self.instance,
@@ -174,6 +174,8 @@ class HeartbeatSender:
             barrier=count.barrier,
             scanned_partitions=scanned,
             census_partitions=by_census,
+            beyond_partitions=beyond,
+            beyond_names=tuple(map(str, progress.looked[:MOST_NAMES])) if progress is not None else (),
             unproven_partitions=len(unproven),
             unproven_names=tuple(map(str, named)),
             furthest_behind=progress.furthest_behind(left) if progress is not None else 0,
@@ -192,16 +194,20 @@ class HeartbeatSender:
             speaks=self.speaks(),
         )
 
-    def watched(self, now_ms: TimestampMs) -> tuple[int, int]:
-        """The numbers of partitions that are scanned and that only a census watches; refreshed every minute.
+    def watched(self, now_ms: TimestampMs) -> tuple[int, int, int]:
+        """The numbers of partitions that are scanned, that only a census watches, and of these, beyond the budget."""
+        self._count(now_ms)
+        progress, (may_be_scanned, counted) = self.progress(), self.counted or (0, 0)
+        beyond = min(len(progress.looked), may_be_scanned) if progress is not None else 0
+        return may_be_scanned - beyond, counted + beyond, beyond
 
-        So is what the metadata says about the coordinators' log.
-        """
+    def _count(self, now_ms: TimestampMs) -> None:
+        """Counts the partitions, and reads what the metadata says about the coordinators' log, every minute."""
         if self._counting.take(now_ms):
             try:
                 known = self.cluster.refresh().topics
             except BrokerError:
-                return self.counted or (0, 0)
+                return
             topics, log = known.values(), known.get(TRANSACTION_STATE_TOPIC)
             waits_for = log.waits_for() if log is not None else {}
             self._leaderless = {log_numbered(number): brokers for number, brokers in waits_for.items()}
@@ -209,7 +215,6 @@ class HeartbeatSender:
             counted = [topic for topic in topics if self.options.counts(topic)]
             self.topics = {topic.name: len(topic.partitions) for topic in (*scanned, *counted)}
             self.counted = sum(len(one.partitions) for one in scanned), sum(len(one.partitions) for one in counted)
-        return self.counted or (0, 0)
 
 
 def _cut(text: str) -> str:

@@ -178,3 +178,8 @@ def test_a_view_that_detects_hangs_leaves_nothing_unchecked_and_one_that_does_no
         "watcher host:/checkpoint of cluster cluster has the coordinator view none, and proves no hang; it does not "
         "detect hanging, stuck_prepare, long_running, stray_write"
     )
+
+
+def test_what_is_beyond_the_bytes_per_second_is_told_with_what_a_scan_adds() -> None:
+    (watcher,) = watchers_of([a_heartbeat(beyond_partitions=3, beyond_names=("logs-0", "logs-1"))], NOW_MS)
+    assert "30 by census (logs-0, logs-1 and 1 more beyond --max-bytes-per-second: no stray writes" in watcher.line()

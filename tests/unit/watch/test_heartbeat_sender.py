@@ -122,6 +122,16 @@ def test_it_shows_how_far_it_reaches() -> None:
     assert (last.barrier, last.evaluated_ms, last.scanned_partitions, last.census_partitions) == (7, NOW_MS, 2, 3)
 
 
+def test_what_is_beyond_the_budget_is_not_scanned() -> None:
+    place = Place()
+    watch = Watch(HeartbeatTarget(place.beat, Every(1)))
+    watch.pulse.progress = lambda: Progress({}, {}, {}, looked=(DATA,))
+    watch.batch(COUNT, Unproven(()))
+    last = place.sent[-1]
+    assert (last.scanned_partitions, last.census_partitions) == (1, 4)
+    assert (last.beyond_partitions, last.beyond_names) == (1, (str(DATA),))
+
+
 def test_it_names_the_targets_that_do_not_take_their_events() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, Every(1)))

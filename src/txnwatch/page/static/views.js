@@ -318,6 +318,7 @@ export function watcherView(page) {
     ["not detected in this view", status.not_detected?.length ? status.not_detected.join(", ") : "nothing"],
     ["scanned partitions", count(status.partitions.scanned)],
     ["partitions that a census watches", count(status.partitions.census)],
+    ["of these, beyond the bytes per second: no stray writes are found", count(status.partitions.beyond)],
     ["partitions without proof", status.partitions.unproven === null ? "not known" : `${count(status.partitions.unproven)} ${status.unproven_names.join(", ")}`],
     ["of these, of the coordinators' log", count(status.unread_log_partitions)],
     ["open transactions that may hang", status.undecided === null ? "not known" : `${count(status.undecided)} ${status.undecided_names.join("; ")}`],
