@@ -109,6 +109,13 @@ def rehearse_abort(origin: Origin, place: PartitionOffset) -> str:
     return f"{_abort(origin, place)} --dry-run"
 
 
+def rehearse_end(origin: Origin, event: IncidentEvent, owner: DescribedTransaction | None) -> str:
+    """The command that shows the next step of an end: the fence, while the id may use the epoch of the data again."""
+    if owner is not None and may_begin_again(owner, _written_by(event)):
+        return f"{fence_owner(origin, event, owner.transactional_id)} --dry-run"
+    return rehearse_abort(origin, start_of(event).place)
+
+
 def abort_marker(origin: Origin, place: PartitionOffset) -> str:
     """The command that writes the ABORT marker, for a person who knows more than the command."""
     return _abort(origin, place)

@@ -120,7 +120,7 @@ OUTCOME_WORDS: Final = {
         "Write no marker yet: if its commit was acknowledged, an ABORT marker would destroy acknowledged data.",
         "Look at it: another read may show the outcome.",
         "If its outcome stays unknown, ask the owner of the application whether its client was told that it is "
-        "committed. An abort with --dry-run shows the decision, and writes nothing.",
+        "committed. The command with --dry-run shows what it would do, and changes nothing.",
     ),
 }
 _MOVED_DOUBTS: Final = (OutcomeDoubt.ONGOING_MOVED, OutcomeDoubt.RECORDS_MOVED)

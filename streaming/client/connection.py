@@ -282,9 +282,11 @@ def authenticate(connection: NewConnection, login: Login, protocol: str, deadlin
     """
     response = _call(connection, SaslHandshakeRequest(version=1, mechanism=login.mechanism), deadline)
     if response.error_code:
+        offered = f", it offers {', '.join(response.mechanisms)}" if response.mechanisms else ""
+        doubt = "" if offered else f" (is security.protocol={protocol} right for this listener?)"
         raise AuthorizationError(
-            f"{connection.endpoint} refused SASL mechanism {login.mechanism}: {error_name(response.error_code)}, "
-            f"it offers {', '.join(response.mechanisms)}"
+            f"{connection.endpoint} refused SASL mechanism {login.mechanism}: "
+            f"{error_name(response.error_code)}{offered}{doubt}"
         )
     exchange = login.exchange(connection.endpoint.host, protocol)
     for _ in range(_MOST_MESSAGES):

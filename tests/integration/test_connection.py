@@ -245,7 +245,12 @@ def test_a_certificate_file_that_cannot_be_used_is_a_config_error_that_names_it(
             r"closed the connection \(is security.protocol=PLAINTEXT right for this listener\?\)",
         ),
         ("PLAINTEXT", WITH_TLS, BrokerError, "cannot connect to broker"),
-        ("PLAINTEXT", with_plain("SASL_PLAINTEXT"), AuthorizationError, "refused SASL mechanism PLAIN"),
+        (
+            "PLAINTEXT",
+            with_plain("SASL_PLAINTEXT"),
+            AuthorizationError,
+            r"ILLEGAL_SASL_STATE \(is security.protocol=SASL_PLAINTEXT right for this listener\?\)",
+        ),
     ],
     ids=["plain to TLS", "plain to SASL", "TLS to plain", "SASL to plain"],
 )

@@ -20,10 +20,13 @@ from txnwatch.cli.decode_rows import (
     BatchRow,
     LogRow,
     SnapshotRow,
+    bad_lines,
     batch_row,
     log_row,
+    open_first,
     printed_row,
     record_row,
+    rows_above,
     snapshot_row,
 )
 from txnwatch.cli.decode_texts import ToldRow, recognise
@@ -36,7 +39,7 @@ from txnwatch.cli.one_shot import (
     id64,
     kafka_text,
 )
-from txnwatch.cli.output import CommandAnswer, LeftOut, NotChecked, write
+from txnwatch.cli.output import CommandAnswer, NotChecked, write
 from txnwatch.state.model.errors import ConfigError, InputError, LaterVersionError, WireError
 from txnwatch.state.model.values import FIRST_OFFSET, TRANSACTION_STATE_TOPIC, Offset, TopicPartition
 from txnwatch.state.telling.commands import Origin, explain_partition
@@ -200,7 +203,6 @@ def _of_the_log(cluster: Cluster, transactional_id: str, found: Sequence[LogReco
 
 _LARGEST_TEXT = 64 << 20
 _LARGEST_BYTES_TEXT = 4 << 20
-_MOST_PROBLEMS = 20
 _VERSIONS = (b"\0\0", b"\0\1")
 
 
@@ -329,8 +331,7 @@ def _answer(row_type: type, rows: Iterator[Any], given: GivenFile, wanted: Wante
         if not found:
             raise
         missing = (NotChecked(given.name, f"{exc}. The rows are those before it: {advice}"),)
-    left_out = (LeftOut(left, "rows", f"--count {wanted.count}"),) if left else ()
-    return CommandAnswer("decode", "", row_type, found, missing, left_out=left_out)
+    return CommandAnswer("decode", "", row_type, found, missing, left_out=rows_above(left, wanted.count))
 
 
 _COPY_SEGMENT = "copy the file again, or ask the cluster with --topic, --partition and --offset"
@@ -406,15 +407,10 @@ def _cut_batch(given: GivenFile) -> tuple[NotChecked, ...]:
 
 
 def _snapshot(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
-    """Open transactions first, the oldest before all, because they are what the reader looks for."""
-    producers = decode_snapshot(given.data)
-    is_open = [one for one in producers if one.txn_start_offset is not None]
-    is_open.sort(key=lambda one: one.txn_start_offset or FIRST_OFFSET)
-    others = sorted((one for one in producers if one.txn_start_offset is None), key=lambda one: one.producer_id)
+    producers, summary = open_first(decode_snapshot(given.data))
     at = f" at offset {given.base_offset}" if given.base_offset is not None else ""
     note = f"the state of the producers{at}: describe-producers shows that of now"
-    summary = f"{len(is_open)} of {len(producers)} producers have an open transaction"
-    rows = (snapshot_row(one) for one in (*is_open, *others))
+    rows = (snapshot_row(one) for one in producers)
     return replace(_answer(SnapshotRow, rows, given, wanted, _COPY_SNAPSHOT), notes=(note,), summary=summary)
 
 
@@ -434,10 +430,7 @@ def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
         raise ConfigError(f"--offset: the records of {given.name} have no offsets: leave --offset out")
     rows = (printed_row(one) for one in records if one.offset is None or one.offset >= (wanted.offset or FIRST_OFFSET))
     problems = [one for one in printed if isinstance(one, PrintedProblem)]
-    missing = [NotChecked(f"{given.name} line {one.line}", one.why) for one in problems[:_MOST_PROBLEMS]]
-    if len(problems) > _MOST_PROBLEMS:
-        missing.append(NotChecked(f"{len(problems) - _MOST_PROBLEMS} more lines", "they are no records"))
-    return replace(_answer(LogRow, rows, given, wanted, ""), not_checked=tuple(missing))
+    return replace(_answer(LogRow, rows, given, wanted, ""), not_checked=bad_lines(given.name, problems))
 
 
 def _is_bytes(text: str) -> bool:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.decode_rows import BatchRow, SnapshotRow
-from txnwatch.cli.output import CommandAnswer, LeftOut, NotChecked
+from txnwatch.cli.decode_rows import BatchRow, SnapshotRow, bad_lines, open_first, rows_above
+from txnwatch.cli.output import CommandAnswer
 from txnwatch.state.model.errors import InputError
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Offset
 from txnwatch.state.telling.commands import (
@@ -39,7 +39,6 @@ from txnwatch.streaming.wire.printed_batches import (
 )
 
 _MOST_NAMED = 5
-_MOST_PROBLEMS = 20
 _KEY = re.compile(r" key: (?:[\s\S]{4})?([\x21-\x7e]{1,1000}) payload: ")
 
 
@@ -90,16 +89,14 @@ def _answer(
     dump: Dump, row_type: type, rows: Iterable[Any], notes: tuple[str, ...], summary: str, bad: Sequence[BadLine]
 ) -> CommandAnswer:
     found = list(rows)
-    left = len(found) - dump.count
-    missing = [NotChecked(f"{dump.where} line {one.line}", one.why) for one in bad[:_MOST_PROBLEMS]]
     return CommandAnswer(
         "decode",
         "",
         row_type,
         found[: dump.count],
-        tuple(missing),
+        bad_lines(dump.where, bad),
         summary=summary,
-        left_out=(LeftOut(left, "rows", f"--count {dump.count}"),) if left > 0 else (),
+        left_out=rows_above(len(found) - dump.count, dump.count),
         notes=notes,
     )
 
@@ -166,18 +163,13 @@ def _batch_row(one: PrintedBatch) -> BatchRow:
 
 
 def _snapshot(dump: Dump, found: Sequence[PrintedProducer | BadLine]) -> CommandAnswer:
-    producers = [one for one in found if isinstance(one, PrintedProducer)]
-    is_open = sorted(
-        (one for one in producers if one.txn_start_offset is not None), key=lambda one: one.txn_start_offset or 0
-    )
-    others = [one for one in producers if one.txn_start_offset is None]
+    producers, summary = open_first(one for one in found if isinstance(one, PrintedProducer))
     partition = next((one.partition for one in producers), None)
     notes = [f"the producers of {partition or 'a partition'} when the snapshot was written"]
     if partition is not None:
         steps = (explain_partition, describe_producers)
         notes += [f"next: {step(dump.origin, partition)}" for step in steps]
-    summary = f"{len(is_open)} of {len(producers)} producers have an open transaction"
-    rows = (_producer_row(one) for one in (*is_open, *others))
+    rows = map(_producer_row, producers)
     return _answer(dump, SnapshotRow, rows, tuple(notes), summary, [one for one in found if isinstance(one, BadLine)])
 
 

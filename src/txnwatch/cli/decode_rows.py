@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Final, Protocol, TypeVar
 
-from txnwatch.cli.output import Name, Time
+from txnwatch.cli.output import LeftOut, Name, NotChecked, Time
 from txnwatch.state.model.values import (
     CoordinatorEpoch,
     DurationMs,
@@ -17,7 +19,8 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.primitives import present
-from txnwatch.streaming.wire.printed import PrintedRecord
+from txnwatch.streaming.wire.printed import PrintedProblem, PrintedRecord
+from txnwatch.streaming.wire.printed_batches import BadLine
 from txnwatch.streaming.wire.record_batch import BatchHeader, EndTransactionMarker
 from txnwatch.streaming.wire.snapshot_file import SnapshotProducer
 
@@ -148,3 +151,45 @@ def batch_row(header: BatchHeader, marker: EndTransactionMarker | None) -> Batch
         compression=_CODECS[codec] if codec < len(_CODECS) else str(codec),
         size=header.length + 12,
     )
+
+
+# What the forms of answers share.
+
+_MOST_PROBLEMS: Final = 20
+
+
+class OpenProducer(Protocol):
+    """A producer of a snapshot, from the file or from a dump of it."""
+
+    @property
+    def producer_id(self) -> ProducerId:
+        """Its id."""
+
+    @property
+    def txn_start_offset(self) -> Offset | None:
+        """Where its open transaction begins; None without one."""
+
+
+P = TypeVar("P", bound=OpenProducer)
+
+
+def open_first(producers: Iterable[P]) -> tuple[list[P], str]:
+    """Open transactions first, the oldest before all, because they are what the reader looks for; and their number."""
+    found = sorted(
+        producers, key=lambda one: (one.txn_start_offset is None, one.txn_start_offset or 0, one.producer_id)
+    )
+    is_open = sum(one.txn_start_offset is not None for one in found)
+    return found, f"{is_open} of {len(found)} producers have an open transaction"
+
+
+def rows_above(left: int, count: int) -> tuple[LeftOut, ...]:
+    """The rows that --count leaves out."""
+    return (LeftOut(left, "rows", f"--count {count}"),) if left > 0 else ()
+
+
+def bad_lines(where: str, problems: Sequence[BadLine | PrintedProblem]) -> tuple[NotChecked, ...]:
+    """The lines of a text that cannot be read; of many, the first."""
+    missing = [NotChecked(f"{where} line {one.line}", one.why) for one in problems[:_MOST_PROBLEMS]]
+    if len(problems) > _MOST_PROBLEMS:
+        missing.append(NotChecked(f"{len(problems) - _MOST_PROBLEMS} more lines", "they are no records"))
+    return tuple(missing)

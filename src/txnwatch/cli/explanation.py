@@ -40,7 +40,7 @@ from txnwatch.state.telling.commands import (
     explain_id,
     explain_partition,
     fence,
-    rehearse_abort,
+    rehearse_end,
 )
 from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
 from txnwatch.state.telling.renderings import first_command, lines, once_looked, sentences
@@ -266,7 +266,7 @@ _BEHIND_IT = (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, Stat
 def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
     event = span_event(origin, span, proof, None, now_ms)
     is_known = event.outcome_doubt is OutcomeDoubt.ONGOING_MOVED
-    step = abort_marker(origin, span.start.place) if is_known else rehearse_abort(origin, span.start.place)
+    step = abort_marker(origin, span.start.place) if is_known else rehearse_end(origin, event, proof.description)
     told = once_looked(tell(event), step)
     (holds,) = sentences(told, StatementKind.HOLDS).values()
     at = written(span, proof)

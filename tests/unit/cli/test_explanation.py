@@ -142,8 +142,9 @@ def test_for_a_hang_with_an_unknown_outcome_a_dry_run_is_suggested(admin: FakeAd
     found = explained(admin)
     assert (found.state, found.transactional_id, found.ends_by_itself) == ("hanging", NAME, "no")
     assert found.next == (
-        "txnwatch abort --topic orders --partition 0 --start-offset 0 --bootstrap-server a:1 --dry-run"
-    )
+        f"txnwatch fence --transactional-id {NAME} --producer-id 1000 --producer-epoch 0 --topic orders --partition 0 "
+        "--start-offset 0 --bootstrap-server a:1 --dry-run"
+    ), "an abort is refused while the id may use the epoch again"
 
 
 def handed_out(epoch: int, producer_id: int) -> dict[int, CoordinatorView]:
