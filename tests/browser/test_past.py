@@ -13,7 +13,7 @@ import pytest
 
 from support.browsers import a_tab
 from support.clusters_world import five_clusters
-from support.page_world import GROUPS, HANG, ORIGIN, PageWorld, a_busy_cluster, an_incident, now_ms
+from support.page_world import GROUPS, HANG, ORIGIN, PageWorld, a_busy_cluster, a_calm_cluster, an_incident, now_ms
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
@@ -96,10 +96,16 @@ def test_the_way_from_the_strip_to_the_week_and_to_an_incident(browser: Any, ser
 
 
 def test_without_any_incident_the_strip_says_so(browser: Any, serve: Serve) -> None:
-    with a_tab(browser, serve(PageWorld())) as tab:
+    with a_tab(browser, serve(a_calm_cluster())) as tab:
         tab.until("no incident opened", ".strip")
         assert tab.page.locator(".strip svg").get_attribute("aria-label") == "No incident in the last 24 hours"
         assert tab.violations() == []
+
+
+def test_the_strip_is_not_calm_about_what_is_not_known(browser: Any, serve: Serve) -> None:
+    with a_tab(browser, serve(PageWorld())) as tab:
+        tab.until("Unknown.")
+        tab.until("not known now", ".strip")
 
 
 def test_on_a_page_of_clusters_it_is_on_the_page_of_the_watcher(browser: Any) -> None:

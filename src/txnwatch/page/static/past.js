@@ -12,7 +12,7 @@ const WORDS = ["early warnings", "warnings", "critical"];
 const HOURS = 6;
 
 /** How many incidents were open in each quarter of an hour of the last 24; higher is more, and the worst has the colour. */
-export function strip({ slots, from_ms: from, step_ms: step, opened }, width) {
+export function strip({ slots, from_ms: from, step_ms: step, opened }, width, isStale) {
   if (slots === null) return nothing;
   const u = unit();
   const high = Math.round(34 * u);
@@ -30,7 +30,7 @@ export function strip({ slots, from_ms: from, step_ms: step, opened }, width) {
         const tall = (4 + (tone + 1) * 3 + 9 * (Math.log(many) / Math.log(Math.max(2, most)))) * u;
         return svg`<rect x=${x(slot)} y=${high - tall} width=${Math.max(1.5, width / number - 1)} height=${tall} fill=${TONES[tone]}><title>${clock(from + slot * step, from + 86400000)}: ${count(many)} open, the worst ${WORDS[tone]}</title></rect>`;
       })}</svg></div>
-    <div class="figure"><a href=${`${BASE}/history`}>${opened ? `${plural(opened, "incident")} opened` : "no incident opened"}</a></div></div>`;
+    <div class="figure"><a href=${`${BASE}/history`}>${opened ? `${plural(opened, "incident")} opened` : isStale ? "not known now" : "no incident opened"}</a></div></div>`;
 }
 
 const TITLES = { owner: "By owner", transactional_id: "By transactional id", partition: "By partition", verdict: "By verdict", day: "By day" };

@@ -197,7 +197,7 @@ function timeline(page) {
   const width = page.plotWidth;
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-lanes">
     <header><h2 id="h-lanes">What stands in the way of readers</h2><span class="muted small">partitions with data that is open for 2 s or longer; worst first, then oldest; the axis is ${page.isLinear ? "linear" : "logarithmic"}</span></header>
-    ${strip(page.picture.day, width)}<div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, asOf(page) ? clock(asOf(page), page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
+    ${strip(page.picture.day, width, page.isStale)}<div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, asOf(page) ? clock(asOf(page), page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
     ${rows.map((row) => html`<div class="lane"><div class="name"><div><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></div>
       <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>${row.holder.owner ? html` · ${foreign(row.holder.owner)}` : nothing}` : "held by a transaction that is not in the list"}</div>${row.holder ? nothing : command(row.look, page)}</div>
       <div class="plot">${lane(row, scale, width, page.now, page.barNow)}</div>
