@@ -258,6 +258,7 @@ barriers = st.builds(
     st.dictionaries(logs, last_batches, max_size=2),
     st.dictionaries(logs, st.none() | last_batches, max_size=2),
     st.just(0) | st.integers(-9999, 9999),
+    st.dictionaries(data_partitions, offsets, max_size=2),
     st.frozensets(data_partitions, max_size=2),
     st.frozensets(logs, max_size=2),
     st.dictionaries(data_partitions, st.builds(StandsAt, offsets, st.integers(0, 9), st.integers(1, 9)), max_size=2),
