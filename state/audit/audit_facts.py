@@ -51,6 +51,11 @@ class AnswerOfBroker:
         """Whether the broker is Kafka 4.0.0, and not a later patch release."""
         return self.release == Release(4, 0) and is_4_0_0(self.versions)
 
+    @property
+    def supports_2(self) -> bool:
+        """Whether the broker supports transaction.version 2."""
+        return self.supported.get(TRANSACTION_VERSION, 0) >= 2
+
 
 class SetValue(NamedTuple):
     """The value of a topic's setting, and where it is set: a number of Kafka's ConfigSource."""
@@ -208,12 +213,25 @@ class AuditFacts:
     @property
     def is_single(self) -> bool:
         """Whether the cluster has one broker: for development, where replication says nothing."""
-        return len(self.brokers) == 1
+        return len(self.brokers) == 1 and not self.away
+
+    @property
+    def away(self) -> list[BrokerId]:
+        """The brokers that have replicas, and that the cluster does not show now."""
+        partitions = [of for topic in self.topics.values() for of in topic.partitions.values()]
+        return sorted({node for of in partitions for node in of.replicas} - self.brokers.keys())
 
     @property
     def has_zookeeper(self) -> bool:
         """Whether a broker is in ZooKeeper mode."""
         return any(has_zookeeper(broker.versions) for broker in self.brokers.values() if broker.problem is None)
+
+    @property
+    def is_below_version_2(self) -> bool:
+        """Whether transaction.version is certainly below 2: by its level, or because a broker does not support 2."""
+        level = self.transaction_version
+        answered = (broker for broker in self.brokers.values() if broker.problem is None)
+        return level < 2 if level is not None else any(not broker.supports_2 for broker in answered)
 
     @property
     def transaction_version(self) -> int | None:
@@ -222,7 +240,7 @@ class AuditFacts:
         A level of 0 is in no answer: it is known because the feature is supported and the levels are known.
         """
         answered = [broker for broker in self.brokers.values() if broker.problem is None]
-        if not answered or any(broker.supported.get(TRANSACTION_VERSION, 0) < 2 for broker in answered):
+        if not answered or not all(broker.supports_2 for broker in answered):
             return None
         levels = [broker.finalized for broker in answered if broker.finalized is not None]
         return min(level.get(TRANSACTION_VERSION, 0) for level in levels) if levels else None

@@ -291,7 +291,9 @@ CHECKS: Final = (
             ),
             "replicas": _MORE_REPLICAS,
             "min.isr": RemedyLine(
-                "min.insync.replicas", "two in-sync replicas", _set("__transaction_state", "min.insync.replicas=2")
+                "min.insync.replicas",
+                "set min.insync.replicas to 2",
+                _set("__transaction_state", "min.insync.replicas=2"),
             ),
             "broker": RemedyLine("a broker is away", "bring the brokers back that have the partition"),
             "racks": RemedyLine("one rack", "reassign the partition to brokers of several racks"),
@@ -388,7 +390,7 @@ CHECKS: Final = (
             "replicas": _MORE_REPLICAS,
             "min.isr": RemedyLine(
                 "min.insync.replicas equals the replication factor",
-                "allow one replica to be away",
+                "lower min.insync.replicas to allow one replica to be away",
                 _set("{topic}", "min.insync.replicas={value}"),
             ),
             "broker": RemedyLine("a broker is away", "bring the brokers back that have the partition"),

@@ -7,11 +7,12 @@ from typing import Final
 
 from txnwatch.state.audit.audit_facts import AuditedId, AuditFacts, NotAudited
 from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
-from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, more_replicas, remedy
+from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, more_replicas, nodes, remedy
 from txnwatch.state.audit.id_checks import client_version
 from txnwatch.state.audit.releases import TRANSACTION_VERSION, Release
+from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, BrokerId, DurationMs, TopicPartition
-from txnwatch.state.text import some
+from txnwatch.state.text import counted
 
 VERIFICATION: Final = "transaction.partition.verification.enable"
 MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
@@ -20,14 +21,8 @@ CLEANER: Final = "log.cleaner.enable"
 BROKER_SETTINGS: Final = (VERIFICATION, MAX_TIMEOUT, PROTOCOLS, CLEANER)
 _WEEK_MS: Final = DurationMs(7 * 86_400_000)
 _HOUR_MS: Final = 3_600_000
-_NAMED = 5
 _SKIPS_MARKERS: Final = (Release(4, 3), Release(4, 4))
 _CRITICAL, _WARN, _INFO = ExposureSeverity
-
-
-def nodes(found: Sequence[BrokerId]) -> str:
-    """Some brokers, as text."""
-    return f"broker{'s' if len(found) != 1 else ''} {some(found, _NAMED)}"
 
 
 def _of_release(facts: AuditFacts, found: Sequence[BrokerId]) -> list[SeenValue]:
@@ -43,6 +38,8 @@ def _of_release(facts: AuditFacts, found: Sequence[BrokerId]) -> list[SeenValue]
 
 def releases_unknown(facts: AuditFacts) -> Iterator[NotAudited]:
     """The brokers whose release is not known: no check by release can be made of them."""
+    for node in facts.away:
+        yield NotAudited(f"broker {node}", "it has replicas and is away: its release and its settings were not read")
     for node, broker in sorted(facts.brokers.items()):
         if broker.problem is not None:
             yield NotAudited(f"broker {node}", str(broker.problem))
@@ -86,8 +83,9 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
     yield exposure(
         "marker-skipped",
         _INFO if facts.is_single else _CRITICAL,
-        f"{nodes(affected)}: if one broker is away, {len(weak)} partitions with transactional data have no leader, and "
-        "a transaction that ends then hangs there",
+        f"{nodes(affected)}: if one broker is away, "
+        f"{counted(len(weak), 'partition with transactional data has', 'partitions with transactional data have')} no "
+        "leader, and a transaction that ends then hangs there",
         Basis.BY_VERSION,
         weak,
         [*_of_release(facts, affected), evidence],
@@ -103,11 +101,23 @@ def _replicas(facts: AuditFacts, place: TopicPartition) -> tuple[BrokerId, ...]:
 
 def _old_clients(facts: AuditFacts) -> list[AuditedId] | None:
     """The ids whose client wrote without the protocol of transaction.version 2 in the last week; None if not known."""
-    if facts.ids is None or (facts.transaction_version or 0) < 2:
+    if facts.ids is None:
+        return None
+    if facts.is_below_version_2:
+        return [one for one in facts.ids.values() if _wrote(facts, one)]
+    if facts.transaction_version is None:
         return None
     return [
         one for one in facts.ids.values() if client_version(one) == 0 and facts.now_ms - one.last.updated_ms < _WEEK_MS
     ]
+
+
+def _wrote(facts: AuditFacts, one: AuditedId) -> bool:
+    """Whether the id had a transaction in the last week; Empty can be an id that was only initialised."""
+    return any(
+        record.state is not TransactionState.EMPTY and facts.now_ms - record.updated_ms < _WEEK_MS
+        for record in one.records
+    )
 
 
 def _has_new_clients_only(facts: AuditFacts) -> bool:
@@ -124,11 +134,12 @@ def no_verification(facts: AuditFacts) -> Iterator[Exposure]:
     if off:
         old = _old_clients(facts)
         severity = _CRITICAL if old else _INFO if facts.is_unused or _has_new_clients_only(facts) else _WARN
-        others = f": {len(old)} transactional ids of old clients wrote within 7 days" if old else ""
+        others = f": {counted(len(old), 'transactional id')} of old clients wrote within 7 days" if old else ""
+        accept = "accepts" if len(off) == 1 else "accept"
         yield exposure(
             "no-verification",
             severity,
-            f"{nodes(off)} of {len(facts.brokers)} accept a write that belongs to no transaction{others}",
+            f"{nodes(off)} of {len(facts.brokers)} {accept} a write that belongs to no transaction{others}",
             Basis.BY_SETTING,
             off,
             [SeenValue("DescribeConfigs", f"{VERIFICATION} of {nodes(off)}", "false")],
@@ -315,7 +326,8 @@ def coordinator_log_large(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "coordinator-log-large",
             _WARN,
-            f"{nodes(off)} never compact a log: each new coordinator reads more, and nothing of its ids ends meanwhile",
+            f"{nodes(off)}: no log is ever compacted: each new coordinator reads more, and nothing of its ids ends "
+            "meanwhile",
             Basis.BY_SETTING,
             off,
             [SeenValue("DescribeConfigs", f"{CLEANER} of {nodes(off)}", "false")],

@@ -11,9 +11,10 @@ from txnwatch.state.audit.audit_table import BY_NAME, AuditCheck, Basis, CheckGr
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import BrokerId, DurationMs, TimestampMs, TopicPartition, elapsed
 from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.text import some
 
 EXAMPLES = 5
-_REPLICAS = 3
+REPLICAS: Final = 3  # enough
 
 
 class SeenValue(NamedTuple):
@@ -83,28 +84,44 @@ def exposure(
     return replace(made, **more)  # type: ignore[arg-type]
 
 
+def nodes(found: Sequence[BrokerId]) -> str:
+    """Some brokers, as text."""
+    return f"broker{'s' if len(found) != 1 else ''} {some(found, EXAMPLES)}"
+
+
 def remedy(name: str, which: str, **values: object) -> ChosenRemedy:
-    """A remedy of the table, with its values put in."""
-    line = BY_NAME[name].remedies[which]
+    """A remedy of the table, with its values put in; that of an id says for which client it is."""
+    check = BY_NAME[name]
+    line = check.remedies[which]
     command = tuple(part.format(**values) if "{" in part else part for part in line.command)
-    return ChosenRemedy(line.text, command)
+    is_for_some = check.group is CheckGroup.IDS and line.applies != "all"
+    return ChosenRemedy(f"for {line.applies}: {line.text}" if is_for_some else line.text, command)
+
+
+def first_back(found: Iterable[BrokerId], then: str) -> ChosenRemedy:
+    """The remedy that needs these brokers: before they are back, its command does nothing, or harms."""
+    return ChosenRemedy(f"first bring {nodes(sorted(set(found)))} back: {then}")
 
 
 def more_replicas(name: str, facts: AuditFacts, partitions: Iterable[TopicPartition]) -> ChosenRemedy:
     """The remedy of more replicas, with a plan: each partition keeps its replicas and gets others, in turn.
 
-    Without another broker there is no plan.
+    With too few brokers there is no plan, nor if a partition has no leader that the new replicas could copy.
     """
     line = BY_NAME[name].remedies["replicas"]
-    brokers = sorted(facts.brokers)
-    wanted = min(_REPLICAS, len(brokers))
+    brokers, away = sorted(facts.brokers), facts.away
+    asked = {place: facts.topics[place.topic].partitions[place.partition] for place in sorted(partitions)}
+    few = {place: of for place, of in asked.items() if len(of.replicas) < REPLICAS}
+    lost = {node for of in few.values() if of.leader is None for node in of.replicas if node in away}
+    if len(brokers) + len(away) < REPLICAS:
+        return ChosenRemedy(f"add brokers: {line.text}")
+    if lost or len(brokers) < REPLICAS:
+        return first_back(lost or away, line.text)
     plan: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    for at, place in enumerate(sorted(partitions)):
-        known = facts.topics[place.topic].partitions[place.partition].replicas
-        others = [node for node in brokers[at % len(brokers) :] + brokers[: at % len(brokers)] if node not in known]
-        plan[place] = (*known, *others[: max(0, wanted - len(known))])
-    if len(brokers) == 1 or not plan:
-        return ChosenRemedy("add brokers: " + line.text)
+    for at, (place, of) in enumerate(few.items()):
+        in_turn = brokers[at % len(brokers) :] + brokers[: at % len(brokers)]
+        others = [node for node in in_turn if node not in of.replicas]
+        plan[place] = (*of.replicas, *others[: REPLICAS - len(of.replicas)])
     return ChosenRemedy(line.text, line.command, plan)
 
 

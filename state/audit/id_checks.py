@@ -12,7 +12,7 @@ from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, remedy
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, log_numbered, rfc3339
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
-from txnwatch.state.text import quoted
+from txnwatch.state.text import counted, quoted
 
 _CRITICAL, _WARN, _INFO = ExposureSeverity
 _ENOUGH, _MANY, _PROBES = 3, 100, 20
@@ -37,8 +37,8 @@ def misplaced_ids(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "coordinator-partitions",
             _CRITICAL,
-            f"{len(found)} transactional ids have live records in a partition of {TRANSACTION_STATE_TOPIC} that is not "
-            f"theirs; the newest is of {rfc3339(newest_ms)}",
+            f"{counted(len(found), 'transactional id has', 'transactional ids have')} live records in a wrong "
+            f"partition of {TRANSACTION_STATE_TOPIC}; the newest is of {rfc3339(newest_ms)}",
             Basis.PROVEN,
             [quoted(one.name) for one in found],
             [
@@ -63,7 +63,8 @@ def reused_producer_ids(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "producer-id-reused",
             _CRITICAL,
-            f"{len(shared)} producer ids belong to several transactional ids: a marker of one ends data of another",
+            f"{counted(len(shared), 'producer id belongs', 'producer ids belong')} to several transactional ids: a "
+            "marker of one ends data of another",
             Basis.PROVEN,
             [quoted(name) for name in names],
             [
@@ -257,7 +258,7 @@ def long_timeout(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "long-timeout",
             _WARN if not two_phase and longest.last.timeout_ms >= _HOUR_MS else _INFO,
-            f"{quoted(form)}: the timeout of {len(ids)} id{'s' if len(ids) > 1 else ''} is {what}",
+            f"{quoted(form)}: the timeout of {counted(len(ids), 'id')} is {what}",
             Basis.BY_SETTING,
             [quoted(one.name) for one in ids],
             [_seen(longest, longest.last, f"timeout {longest.last.timeout_ms} ms")],
@@ -278,7 +279,8 @@ def old_protocol(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "old-protocol",
             _INFO,
-            f"{len(old)} transactional ids of {len(forms)} forms have clients without the protocol of version 2",
+            f"{counted(len(old), 'transactional id')} of {counted(len(forms), 'form')}: the client does not have the "
+            "protocol of version 2",
             Basis.PROVEN,
             [quoted(form) for form in forms],
             [_seen(first, first.last, "client transaction version 0")],

@@ -7,10 +7,20 @@ from typing import Final
 
 from txnwatch.state.audit.audit_facts import AuditedTopic, AuditFacts, NotAudited
 from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
-from txnwatch.state.audit.exposures import EXAMPLES, Exposure, SeenValue, exposure, more_replicas, remedy
+from txnwatch.state.audit.exposures import (
+    EXAMPLES,
+    REPLICAS,
+    ChosenRemedy,
+    Exposure,
+    SeenValue,
+    exposure,
+    first_back,
+    more_replicas,
+    remedy,
+)
 from txnwatch.state.audit.releases import Release
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
-from txnwatch.state.text import quoted, some
+from txnwatch.state.text import counted, quoted, some
 
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
@@ -23,7 +33,12 @@ _WHERE: Final = {1: "on the topic", 3: "as the cluster-wide default"}
 _COUNTS_SINCE: Final = Release(3, 9)  # with KRaft
 _UNCAPPED_TO: Final = Release(3, 3)
 _CRITICAL, _WARN, _INFO = ExposureSeverity
-_NAMED, _ENOUGH = 3, 3
+_WITH_DATA: Final = " with transactional data"
+_NAMED = 3
+
+
+def _have(partitions: int, which: str = "") -> str:
+    return counted(partitions, f"partition{which} has", f"partitions{which} have")
 
 
 def settings_unknown(facts: AuditFacts) -> Iterator[NotAudited]:
@@ -102,8 +117,8 @@ def coordinator_log_config(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             name,
             _CRITICAL,
-            f"{len(stopped)} partitions have no leader or too few in-sync replicas now: no transaction of their ids "
-            "can begin, end or time out",
+            f"{_have(len(stopped))} no leader or too few in-sync replicas now: no transaction of an id there can "
+            "begin, end or time out",
             Basis.PROVEN,
             stopped,
             [_in_sync(log, stopped[0])],
@@ -116,7 +131,7 @@ def coordinator_log_config(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             name,
             _WARN,
-            f"{len(one_rack)} partitions have all replicas in one rack",
+            f"{_have(len(one_rack))} all replicas in one rack",
             Basis.BY_SETTING,
             one_rack,
             [SeenValue("Metadata", "rack", str(facts.brokers[log.partitions[one_rack[0].partition].replicas[0]].rack))],
@@ -132,7 +147,7 @@ def _single_replicas(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]
         yield exposure(
             name,
             _INFO if facts.is_single else _CRITICAL,
-            f"{len(single)} partitions have one replica: while its broker is away, none of their transactions can end",
+            f"{_have(len(single))} one replica: while its broker is away, no transaction of an id there can end",
             Basis.BY_SETTING,
             single,
             [
@@ -146,7 +161,7 @@ def _single_replicas(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]
 
 
 def _minimum_of_log(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]:
-    minimum = log.number(MIN_ISR)
+    name, minimum, places = "coordinator-log-config", log.number(MIN_ISR), [log.place(at) for at in _numbers(log)]
     least = min((len(of.replicas) for of in log.partitions.values()), default=1)
     if minimum is None or least == 1:
         return
@@ -156,20 +171,24 @@ def _minimum_of_log(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]:
         finding = f"{MIN_ISR} is {minimum}, and so is the replication factor: each restart of a broker stops its ids"
     else:
         return
-    few = [log.place(number) for number in _numbers(log)] if least < _ENOUGH else []
     yield exposure(
-        "coordinator-log-config",
+        name,
         _WARN,
         finding,
         Basis.BY_SETTING,
         [log.name],
         [SeenValue("DescribeConfigs", MIN_ISR, str(minimum))],
-        [
-            *([more_replicas("coordinator-log-config", facts, few)] if few else []),
-            remedy("coordinator-log-config", "min.isr"),
-        ],
+        [_remedy_of_minimum(log, minimum) if least >= REPLICAS else more_replicas(name, facts, places)],
         key=MIN_ISR,
     )
+
+
+def _remedy_of_minimum(log: AuditedTopic, minimum: int) -> ChosenRemedy:
+    """A minimum of 2. To raise it stops each partition that has one replica in sync."""
+    two = remedy("coordinator-log-config", "min.isr")
+    weak = [of for of in log.partitions.values() if minimum < 2 and len(of.in_sync) < 2]
+    behind = [node for of in weak for node in of.replicas if node not in of.in_sync]
+    return first_back(behind, two.text) if behind else two
 
 
 def _in_sync(topic: AuditedTopic, place: TopicPartition) -> SeenValue:
@@ -249,8 +268,7 @@ def replication(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "replication",
             _INFO if facts.is_single else _WARN,
-            f"{len(single)} partitions with transactional data have one replica: while its broker is away, their "
-            "transactions cannot end",
+            f"{_have(len(single), _WITH_DATA)} one replica: while its broker is away, no transaction there can end",
             Basis.BY_SETTING,
             single,
             [SeenValue("Metadata", f"replicas of {place}", str(replicas))],
@@ -263,7 +281,7 @@ def replication(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "replication",
             _CRITICAL,
-            f"{len(stopped)} partitions have no leader or too few in-sync replicas now: they accept no marker",
+            f"{_have(len(stopped))} no leader or too few in-sync replicas now: no marker can be written there",
             Basis.PROVEN,
             [place for _, place in stopped],
             [_in_sync(*stopped[0])],
@@ -281,7 +299,7 @@ def _racks_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Itera
         yield exposure(
             "replication",
             _INFO,
-            f"{len(one_rack)} partitions with transactional data have all replicas in one rack",
+            f"{_have(len(one_rack), _WITH_DATA)} all replicas in one rack",
             Basis.BY_SETTING,
             one_rack,
             [SeenValue("Metadata", f"racks of {one_rack[0]}", "one")],
@@ -297,8 +315,8 @@ def _minimum_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Ite
     if not tight:
         return
     names = [topic.name for topic in tight]
-    few = [topic.place(number) for topic in tight if _fewest(topic) < _ENOUGH for number in _numbers(topic)]
-    lower = [topic for topic in tight if _fewest(topic) >= _ENOUGH][:EXAMPLES]
+    few = [topic.place(number) for topic in tight if _fewest(topic) < REPLICAS for number in _numbers(topic)]
+    lower = [topic for topic in tight if _fewest(topic) >= REPLICAS][:EXAMPLES]
     yield exposure(
         "replication",
         _WARN,
@@ -354,7 +372,7 @@ def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "compaction-race",
             _WARN,
-            f"{len(away)} compacted partitions have a replica that is out of sync: it must be back within "
+            f"{_have(len(away), ' of compacted topics')} a replica that is out of sync: it must be back within "
             f"{topic.value(DELETE_RETENTION)} ms",
             Basis.PROVEN,
             away,

@@ -163,7 +163,7 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
     expected |= {"info unclean-election"} if audited.version == "3.3.2" else {"critical unclean-election"}
     if audited.verifies:
         set_verification(audited.kafka.bootstrap_servers, [2], enabled=False)
-        expected |= {"critical no-verification"} if audited.is_4 else {"warn no-verification"}
+        expected |= {"critical no-verification"}
     if audited.version >= "4.3":
         expected |= {"critical marker-skipped"}
     healthy = BY_RELEASE[audited.version]

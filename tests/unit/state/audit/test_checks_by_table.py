@@ -94,7 +94,10 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
             brokers=[broker(rack="a"), broker(rack="a"), broker(rack="b")],
         ),
     ),
-    "log of one broker": ("info coordinator-log-config", facts(log(replicas=[1]), brokers=[broker()])),
+    "log of one broker": (
+        "info coordinator-log-config",
+        facts(topic(replicas=[1]), log(replicas=[1]), brokers=[broker()]),
+    ),
     "an id in another partition": ("critical coordinator-partitions", facts(ids=[an_id(partition=0, own=1)])),
     "one producer id twice": ("critical producer-id-reused", facts(ids=[an_id("a"), an_id("b")])),
     "unclean on the topic": ("warn unclean-election", facts(topic(settings={UNCLEAN: ("true", 1)}))),

@@ -1,0 +1,114 @@
+"""The remedies of a finding: a command is printed only where it changes something and does no harm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.audited import an_id, broker, facts, found, log, record, topic
+from txnwatch.state.audit.audit_facts import AuditFacts
+from txnwatch.state.audit.auditing import audit
+from txnwatch.state.audit.exposures import ChosenRemedy
+from txnwatch.state.model.transaction import TransactionState
+
+MIN_ISR = "min.insync.replicas"
+ONE = {"settings": {MIN_ISR: "1"}}
+OFF = {"transaction.partition.verification.enable": "false"}
+
+
+def remedies(of: AuditFacts, check: str) -> list[ChosenRemedy]:
+    return [one for row in audit(of).exposures if row.check.name == check for one in row.remedies]
+
+
+def texts(of: AuditFacts, check: str) -> list[str]:
+    return [f"{one.text}{' ...' if one.command else ''}" for one in remedies(of, check)]
+
+
+def brokers(count: int) -> list[Any]:
+    return [broker() for _ in range(count)]
+
+
+RAISE = "raise the replication factor of these topics to 3"
+TWO = "set min.insync.replicas to 2"
+
+
+@pytest.mark.parametrize(
+    ("given", "live", "expected"),
+    [
+        ({"replicas": [1, 2, 3], **ONE}, 3, [f"{TWO} ..."]),
+        ({"replicas": [1, 2, 3], "in_sync": [1, 2], **ONE}, 3, [f"{TWO} ..."]),
+        ({"replicas": [1, 2, 3], "in_sync": [1], **ONE}, 1, [f"first bring brokers 2, 3 back: {TWO}"]),
+        ({"replicas": [1, 2], "in_sync": [1], **ONE}, 1, [f"add brokers: {RAISE}"]),
+        ({"replicas": [1, 2], **ONE}, 2, [f"add brokers: {RAISE}"]),
+        ({"replicas": [1, 2], **ONE}, 3, [f"{RAISE} ..."]),
+        ({"replicas": [1, 4], "in_sync": [1], **ONE}, 2, [f"first bring broker 4 back: {RAISE}"]),
+        ({"replicas": [1, 2]}, 3, [f"{RAISE} ..."]),
+        ({"replicas": [1, 2, 3], "settings": {MIN_ISR: "3"}}, 3, [f"{TWO} ..."]),
+    ],
+)
+def test_a_command_for_the_log_is_shown_where_it_helps(given: Any, live: int, expected: list[str]) -> None:
+    of = facts(log(**given), topic(replicas=[1], transactional=False), brokers=brokers(live))
+    assert texts(of, "coordinator-log-config") == expected
+
+
+def test_a_partition_without_a_leader_gets_no_more_replicas_before_its_broker_is_back() -> None:
+    of = facts(topic(replicas=[4], in_sync=[4], leader=None, settings={MIN_ISR: "1"}), brokers=brokers(3))
+    assert f"first bring broker 4 back: {RAISE}" in texts(of, "replication")
+
+
+def test_a_plan_has_no_partition_that_has_three_replicas() -> None:
+    two, three = topic("two", [1, 2]), topic("three", [1, 2, 3], settings={MIN_ISR: "3"})
+    plans = [one.plan for one in remedies(facts(two, three), "replication") if one.plan]
+    assert [[place.topic for place in plan] for plan in plans] == [["two"]]
+    assert all(len(replicas) == 3 for plan in plans for replicas in plan.values())
+
+
+def test_a_lower_minimum_is_said() -> None:
+    of = facts(topic(settings={MIN_ISR: "3"}))
+    assert texts(of, "replication") == ["lower min.insync.replicas to allow one replica to be away ..."]
+
+
+def test_a_broker_that_is_away_counts_and_is_named() -> None:
+    of = facts(log(replicas=[1], settings={MIN_ISR: "1"}), topic(replicas=[2], leader=None), brokers=brokers(1))
+    assert "critical coordinator-log-config" in found(of)
+    assert "warn replication" in found(of)
+    assert [one.what for one in audit(of).missing] == ["broker 2"]
+
+
+@pytest.mark.parametrize("release", ["3.9", "4.2"])
+@pytest.mark.parametrize(
+    ("of_id", "severity"),
+    [
+        ({}, "critical"),
+        ({"client_version": None}, "critical"),
+        ({"updated_ms": 0}, "warn"),
+        ({"state": TransactionState.EMPTY}, "warn"),
+    ],
+)
+def test_below_transaction_version_2_each_id_that_wrote_is_exposed(release: str, of_id: Any, severity: str) -> None:
+    of = facts(
+        brokers=[broker(release, level=1, settings=OFF)] * 3,
+        ids=[an_id("a", record(**{"client_version": 0, **of_id}))],
+    )
+    assert f"{severity} no-verification" in found(of)
+
+
+def test_levels_that_are_not_known_make_no_client_old() -> None:
+    of = facts(brokers=[broker(level=None, settings=OFF)] * 3, ids=[an_id("a", record(client_version=0))])
+    assert "warn no-verification" in found(of)
+
+
+def test_remedies_for_one_kind_of_client_say_for_which() -> None:
+    of = facts(ids=[an_id("a", record(client_version=0, timeout_ms=7_200_000))])
+    assert texts(of, "old-protocol")[0] == "for Java clients before 4.0: upgrade the client"
+    assert [one.split(":")[0] for one in texts(of, "long-timeout")] == ["for all but Flink", "for Flink"]
+
+
+def test_one_is_no_plural() -> None:
+    of = facts(log(replicas=[1]), topic(replicas=[2]), brokers=[broker(), broker(settings=OFF), broker("4.3")])
+    shown = " ".join(one.finding for one in audit(of).exposures)
+    assert "1 partition has one replica" in shown
+    assert "1 partition with transactional data" in shown
+    assert "broker 2 of 3 accepts a write" in shown
+    assert "1 partitions" not in shown
