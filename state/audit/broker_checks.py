@@ -136,10 +136,11 @@ def no_verification(facts: AuditFacts) -> Iterator[Exposure]:
         severity = _CRITICAL if old else _INFO if facts.is_unused or _has_new_clients_only(facts) else _WARN
         others = f": {counted(len(old), 'transactional id')} of old clients wrote within 7 days" if old else ""
         accept = "accepts" if len(off) == 1 else "accept"
+        known = len(facts.brokers) + len(facts.away)
         yield exposure(
             "no-verification",
             severity,
-            f"{nodes(off)} of {len(facts.brokers)} {accept} a write that belongs to no transaction{others}",
+            f"{nodes(off)} of {known} {accept} a write that belongs to no transaction{others}",
             Basis.BY_SETTING,
             off,
             [SeenValue("DescribeConfigs", f"{VERIFICATION} of {nodes(off)}", "false")],

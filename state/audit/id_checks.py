@@ -156,8 +156,8 @@ def times_out(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "times-out",
             _WARN if len(late) >= _ENOUGH else _INFO,
-            f"{quoted(form)}: {len(late)} of {len(ended)} transactions were aborted after their timeout; the longest "
-            f"was open for {longest} ms",
+            f"{quoted(form)}: of {len(ended)} that ended, {counted(len(late), 'transaction was', 'transactions were')} "
+            f"aborted after the timeout; the longest was open for {longest} ms",
             Basis.PROVEN,
             [quoted(name) for name in names],
             [_seen(one, record, f"PrepareAbort {record.updated_ms - (record.start_ms or 0)} ms after its start")],

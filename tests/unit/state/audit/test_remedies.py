@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support.audited import an_id, broker, facts, found, log, record, topic
-from txnwatch.state.audit.audit_facts import AuditFacts
+from txnwatch.state.audit.audit_facts import AuditFacts, ReplicasOfPartition
 from txnwatch.state.audit.auditing import audit
-from txnwatch.state.audit.exposures import ChosenRemedy
+from txnwatch.state.audit.exposures import ChosenRemedy, remedy
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import BrokerId, TopicPartition
 
 MIN_ISR = "min.insync.replicas"
 ONE = {"settings": {MIN_ISR: "1"}}
@@ -58,10 +60,15 @@ def test_a_partition_without_a_leader_gets_no_more_replicas_before_its_broker_is
 
 
 def test_a_plan_has_no_partition_that_has_three_replicas() -> None:
-    two, three = topic("two", [1, 2]), topic("three", [1, 2, 3], settings={MIN_ISR: "3"})
-    plans = [one.plan for one in remedies(facts(two, three), "replication") if one.plan]
-    assert [[place.topic for place in plan] for plan in plans] == [["two"]]
-    assert all(len(replicas) == 3 for plan in plans for replicas in plan.values())
+    mixed = {0: ReplicasOfPartition(1, (1, 2), (1, 2)), 1: ReplicasOfPartition(1, (1, 2, 3), (1, 2, 3))}
+    of = facts(replace(topic("mixed"), partitions=mixed, transactional=frozenset(mixed)))
+    (plan,) = [one.plan for one in remedies(of, "replication") if one.plan]
+    assert plan == {TopicPartition("mixed", 0): (1, 2, 3)}
+
+
+def test_a_minimum_is_lowered_also_while_brokers_are_away() -> None:
+    of = facts(log(settings={MIN_ISR: "3"}, in_sync=[1]))
+    assert f"{TWO} ..." in texts(of, "coordinator-log-config")
 
 
 def test_a_lower_minimum_is_said() -> None:
@@ -74,6 +81,8 @@ def test_a_broker_that_is_away_counts_and_is_named() -> None:
     assert "critical coordinator-log-config" in found(of)
     assert "warn replication" in found(of)
     assert [one.what for one in audit(of).missing] == ["broker 2"]
+    off = replace(of, brokers={BrokerId(1): broker(settings=OFF)})
+    assert "broker 1 of 2 accepts a write" in " ".join(one.finding for one in audit(off).exposures)
 
 
 @pytest.mark.parametrize("release", ["3.9", "4.2"])
@@ -103,6 +112,7 @@ def test_remedies_for_one_kind_of_client_say_for_which() -> None:
     of = facts(ids=[an_id("a", record(client_version=0, timeout_ms=7_200_000))])
     assert texts(of, "old-protocol")[0] == "for Java clients before 4.0: upgrade the client"
     assert [one.split(":")[0] for one in texts(of, "long-timeout")] == ["for all but Flink", "for Flink"]
+    assert remedy("never-commits", "errors").text == "look at the errors of the application"
 
 
 def test_one_is_no_plural() -> None:
