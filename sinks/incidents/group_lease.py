@@ -26,6 +26,7 @@ from txnwatch.state.model.values import LEASE_CLIENT, TimestampMs
 from txnwatch.state.text import Said
 
 LONGEST_BATCH_MS: Final = 60_000  # a member that does not come for so long leaves the group
+HEARTBEAT_MS: Final = 1_000  # a member learns with its next heartbeat that another one has left
 _BACK_S: Final = 6.0  # a group without members waits for 3 s before it gives the lease to the first one
 _MOST_POLLS: Final = 100
 
@@ -48,7 +49,7 @@ class GroupLease:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "session.timeout.ms": SESSION_MS,
-                "heartbeat.interval.ms": SESSION_MS // 4,
+                "heartbeat.interval.ms": HEARTBEAT_MS,
                 "max.poll.interval.ms": LONGEST_BATCH_MS,
                 "socket.timeout.ms": SESSION_MS,
                 "partition.assignment.strategy": "cooperative-sticky",

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from txnwatch.state.model.ports import LeaseView
 from txnwatch.state.model.values import DurationMs, TimestampMs
 
-SESSION_MS: Final = DurationMs(8_000)  # with a rebalance and a micro-batch, nobody speaks for 10 s at most
+SESSION_MS: Final = DurationMs(7_000)  # with a rebalance and a micro-batch, nobody speaks for 10 s at most
 UNHEARD_MS: Final = DurationMs(60_000)
 
 

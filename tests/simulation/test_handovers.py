@@ -56,7 +56,7 @@ PLANTED: dict[str, tuple[str, Callable[[], Any]]] = {
     "what is found in silence is dropped": ("LOST", _planted(Untold, "keep", _nothing)),
     "a record of another writer is left": ("FORGED", _planted(Untold, "mark", _nothing)),
     "the pause between two answers does not grow": ("ARGUING", _planted(untold, "LONGEST_PAUSE_MS", 0)),
-    "the take-over drops open incidents": ("LOST", _planted(Book, "adopt", _nothing)),
+    "the take-over drops open incidents": ("TWICE", _planted(Book, "adopt", _nothing)),
     "what was never on the topic is told as a change": (
         "NOT OPENED",
         _planted(IncidentStore, "top", IncidentStore.sequence),
