@@ -316,7 +316,7 @@ def test_a_partition_above_the_last_one(
     quick: EmbeddedKafka, partition: TopicPartition, capsys: pytest.CaptureFixture[str]
 ) -> None:
     why = refused(quick, capsys, f"{partition.topic}-7")
-    assert f"topic {partition.topic} has the partitions 0 to 0" in why
+    assert f"topic {partition.topic} has only partition 0" in why
 
 
 def test_a_group_that_nobody_has(quick: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> None:

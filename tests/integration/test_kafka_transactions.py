@@ -50,8 +50,9 @@ DIFFERENCES = {
     "abort": "txnwatch proves the hang before it writes the marker, and reads the partition again after it: see "
     "[abort.md](abort.md). It reads both epochs from the leader, and never takes them from the user.",
     "forceTerminateTransaction": "The command of txnwatch is `fence`. It shows what it ends, and asks. It keeps the "
-    "timeout of the id, does not create an id that does not exist, and with `--producer-epoch` leaves an application "
-    "alone that has started again. Kafka's tool has this command since 4.1.",
+    "timeout of the id, or sends the maximum of its coordinator if that is smaller. It does not create an id that does "
+    "not exist, and with `--producer-epoch` leaves an application alone that has started again. Kafka's tool has this "
+    "command since 4.1.",
 }
 
 
