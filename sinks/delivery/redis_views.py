@@ -29,7 +29,7 @@ _TEXTS: Final = frozenset(
 )
 
 
-class Shown(NamedTuple):
+class RedisIncidents(NamedTuple):
     """The content of a Redis.
 
     Attributes:
@@ -45,7 +45,7 @@ class Shown(NamedTuple):
     unread: dict[str, str]
 
 
-def read_shown(url: str, keys: Keys | None = None) -> Shown:
+def read_shown(url: str, keys: Keys | None = None) -> RedisIncidents:
     """Reads all clusters of this Redis; `keys` verify the signatures of heartbeats.
 
     Raises:
@@ -71,7 +71,7 @@ def read_shown(url: str, keys: Keys | None = None) -> Shown:
     finally:
         client.close()
     clusters = [prefix.removeprefix(_BEGIN).removesuffix(_END) for prefix in prefixes]
-    return Shown(clusters, sorted(found, key=lambda event: event.open_since_ms), beats, unread)
+    return RedisIncidents(clusters, sorted(found, key=lambda event: event.open_since_ms), beats, unread)
 
 
 def _heartbeats_under(

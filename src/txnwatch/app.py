@@ -23,7 +23,7 @@ from txnwatch.librdkafka import events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.named_files import NamedFiles
 from txnwatch.owners.owner_table import read_owners
-from txnwatch.page.past import ShownPast
+from txnwatch.page.shown_past import ShownPast
 from txnwatch.page.store import KnownNow, PageStore, Reach, StartStep, TargetRow, WarningsForPage, Watched
 from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets

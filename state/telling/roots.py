@@ -3,6 +3,8 @@
 A root is what leads to several incidents. A coarser root counts only if it is behind more than each finer one: a log
 partition if several ids are on it, a broker if it is behind more than half of all incidents. It is where to look first,
 and no proof of a cause. Pure: no I/O, no clock.
+
+Apart: the page alone shows it, and what is said about incidents belongs here.
 """
 
 from __future__ import annotations

@@ -280,22 +280,9 @@ def quick_decode(raw: bytes, at: int) -> QuickDecoded | None:  # noqa: C901, PLR
         is_live = _LIVE[state]
     except (IndexError, struct.error):
         return None
-    return (
-        None
-        if state < 0
-        else (
-            end + 1,
-            base_offset,
-            leader_epoch,
-            timestamp_ms,
-            key,
-            producer_id,
-            previous_id,
-            is_live,
-            value_at,
-            times_at,
-        )
-    )
+    if state < 0:
+        return None
+    return end + 1, base_offset, leader_epoch, timestamp_ms, key, producer_id, previous_id, is_live, value_at, times_at
 
 
 def _tombstone(end: int, offset: Offset, leader_epoch: LeaderEpoch, at_ms: TimestampMs, key: bytes) -> QuickDecoded:

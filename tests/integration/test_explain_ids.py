@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from collections.abc import Callable, Iterator
@@ -9,17 +10,19 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as with_changes
 
-from support.answers import state_of
+from support.answers import described, state_of
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.topics import create_topic, delete_topic, unique
 from support.waiting import eventually
+from txnwatch.cli import explain_names
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import TransactionState, UnknownTransactionalId
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin import transactions
-from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.admin.transactions import ClusterAdmin, DescribedWithLog, described_with_log
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_records
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
@@ -310,6 +313,25 @@ def test_an_id_with_the_name_of_an_error_is_an_id(cluster: Cluster, tell: Tell) 
     text = tell("PRODUCER_FENCED")
     assert text.startswith("PRODUCER_FENCED: Empty. It has not begun a transaction")
     assert "'PRODUCER_FENCED' is also a name of an error: PRODUCER_FENCED: another client " in text
+
+
+@pytest.mark.parametrize("early", [1, 9], ids=["once", "at each look"])
+def test_markers_that_come_while_it_looks_are_of_no_other_writer(
+    cluster: Cluster, partition: TopicPartition, tell: Tell, monkeypatch: pytest.MonkeyPatch, early: int
+) -> None:
+    """The state is read first, and the partitions then: a decided transaction has got its own markers in between."""
+    producer = begun(cluster, partition)
+    now = described(ClusterAdmin(cluster), producer.transactional_id)
+    decided = with_changes(now, state=TransactionState.PREPARE_COMMIT)
+    producer.end(commit=True)
+    looks = itertools.count(1)
+
+    def with_log(at: Cluster, name: str) -> DescribedWithLog:
+        found = described_with_log(at, name)
+        return found._replace(described=decided) if next(looks) <= early else found
+
+    monkeypatch.setattr(explain_names, "described_with_log", with_log)
+    assert "marker of another writer" not in tell(producer.transactional_id)
 
 
 def test_a_partition_above_the_last_one(

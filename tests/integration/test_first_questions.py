@@ -105,7 +105,7 @@ class Person:
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def kafka(
+def asked_kafka(
     request: pytest.FixtureRequest, clusters: Clusters, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EmbeddedKafka]:
     version = str(request.param)
@@ -118,9 +118,9 @@ def kafka(
 
 
 @pytest.fixture
-def person(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Iterator[Person]:
-    with closing(connect(kafka)) as cluster:
-        yield Person(kafka, cluster, capsys)
+def person(asked_kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Iterator[Person]:
+    with closing(connect(asked_kafka)) as cluster:
+        yield Person(asked_kafka, cluster, capsys)
 
 
 def topic(person: Person, name: str) -> TopicPartition:

@@ -63,7 +63,7 @@ def history(cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
     producer.add(partition)
     producer.produce(partition, [b"a", b"b"])
     producer.end(commit=True)
-    eventually(lambda: _end(cluster, partition) == 3, 10.0, "the commit marker")
+    eventually(lambda: listed(cluster, partition).offset == 3, 10.0, "the commit marker")
     hung = late_write_after_abort(cluster, unique("history"), partition)
     return partition, hung
 
@@ -95,10 +95,6 @@ def test_spark_gives_each_partition_of_the_state_one_of_sixteen_buckets(spark: S
     assert [(row["bucket"], row["hashed"]) for row in frame.collect()] == [(key, spark_hash(key)) for (key,) in rows]
     buckets = frame.where("bucket < 1000").repartition(16, "bucket")
     assert sorted(len(rows) for rows in buckets.rdd.glom().collect()) == [1] * 16
-
-
-def _end(cluster: Cluster, partition: TopicPartition) -> int:
-    return listed(cluster, partition).offset
 
 
 def read(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: str) -> DataFrame:
@@ -205,12 +201,14 @@ def test_the_table_of_the_history_has_each_transaction_once_and_answers_the_ques
     _in_transaction(slow, topic[0], timestamp_ms=wall_clock_ms() - 60_000)
     _in_transaction(one, topic[0])
     one.end(commit=True)
-    eventually(lambda: _end(cluster, topic[0]) == 3, 10.0, "the commit marker")
+    eventually(lambda: listed(cluster, topic[0]).offset == 3, 10.0, "the commit marker")
     assert run() == [(0, 2, f"{app}-1")], "one is open at the end of this run"
     slow.end(commit=False)
     _in_transaction(two := RawProducer(cluster, f"{app}-2").init(), topic[1])
     two.end(commit=False)
-    eventually(lambda: _end(cluster, topic[0]) == 4 and _end(cluster, topic[1]) == 2, 10.0, "the markers")
+    eventually(
+        lambda: listed(cluster, topic[0]).offset == 4 and listed(cluster, topic[1]).offset == 2, 10.0, "the markers"
+    )
     expected = [(0, 2, f"{app}-1"), (0, 3, f"{other}-1"), (1, 1, f"{app}-2")]
     assert run() == expected
     assert run() == expected, "nothing is new"

@@ -396,6 +396,4 @@ def _ends(end: SourceOffset) -> str:
 
 
 def _shown(at: Position | NotBegun) -> str:
-    if isinstance(at, NotBegun):
-        return "not begun"
-    return f"{at.offset}{'?' if at.is_stale else ''}"
+    return "not begun" if isinstance(at, NotBegun) else f"{at.offset}{'?' if at.is_stale else ''}"

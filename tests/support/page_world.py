@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from support.incidents import an_event, an_evidence
 from txnwatch.owners.owner_table import owners_of
-from txnwatch.page.past import ShownPast
 from txnwatch.page.served_page import PageSite
+from txnwatch.page.shown_past import ShownPast
 from txnwatch.page.store import KnownNow, PageStore, Reach, TargetRow, Watched
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.past_incidents import IncidentHistory

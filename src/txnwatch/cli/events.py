@@ -1,4 +1,7 @@
-"""`txnwatch events`: prints the events topic, as text or JSON lines."""
+"""`txnwatch events`: prints the events topic, as text or JSON lines.
+
+Apart: main.py imports each command, and only when it runs.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_o
 from txnwatch.state.evidence.contention import contention_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
-from txnwatch.state.evidence.screening import FOREIGN, Search
+from txnwatch.state.evidence.screening import FOREIGN, Search, open_data
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
@@ -67,6 +67,7 @@ from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, GroupPositions, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
 from txnwatch.streaming.log.coordinator_log import (
     LogRecord,
@@ -88,7 +89,8 @@ _LOOKS = 3
 def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) -> Explanation:
     """Explains an id that its coordinator has.
 
-    If an idle id has begun a transaction before the partitions were read, it looks again.
+    If an idle id has begun a transaction before the partitions were read, or a decided one has got its own markers
+    since, it looks again.
 
     Raises:
         BrokerError: the coordinator did not answer, or does not know the id.
@@ -111,8 +113,12 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     if anywhere.found.covered and not described.is_live and looks > 1:
         return of_known_id(question, transactional_id, looks - 1)
     unlisted = ClusterAdmin(cluster).read_partitions(sorted(held - anywhere.readings.keys())).values()
-    question.note_unread(unlisted)
     seen = [*anywhere.of(held), *unlisted]
+    if _has_got_markers(cluster, described, seen):
+        if looks > 1:
+            return of_known_id(question, transactional_id, looks - 1)
+        seen = [one for one in seen if one.problem is not None or one.open_transaction(described.producer_id)]
+    question.note_unread(unlisted)
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
     has_strays = bool(anywhere.strays)
@@ -122,12 +128,23 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     explained = with_groups_behind(question, explained, ids, seen)
     if described.is_live:
         explained = with_replicas(cluster, explained)
-    moved = moved_of(cluster, transactional_id, records)
-    if moved is not None:
-        explained = replace(
-            explained, text=(*explained.text, moved_text(moved), known_text(moved, described.producer_id))
-        )
+    explained = _with_moved(explained, moved_of(cluster, transactional_id, records), described.producer_id)
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
+
+
+def _with_moved(explained: Explanation, moved: MovedId | None, producer_id: ProducerId) -> Explanation:
+    """With what a changed number of partitions of the coordinators' log has done to the id."""
+    if moved is None:
+        return explained
+    return replace(explained, text=(*explained.text, moved_text(moved), known_text(moved, producer_id)))
+
+
+def _has_got_markers(cluster: Cluster, described: DescribedTransaction, seen: Sequence[PartitionReading]) -> bool:
+    """Whether a participant was closed by the coordinator itself: it no longer describes the transaction as before."""
+    if not described.state.is_prepare or not open_data(described.producer_id, seen, among=described.partitions).closed:
+        return False
+    name = described.transactional_id
+    return ClusterAdmin(cluster).describe_transactions([name])[name] != described
 
 
 def _held_last(question: Question, described: DescribedTransaction) -> set[TopicPartition]:

@@ -28,14 +28,13 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
 from txnwatch.page.finding import MATCHES
-from txnwatch.page.incident_rows import id_for_address
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.picture import Picture
 from txnwatch.page.served_page import Collect, PageSite
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.storms import CHOICES, FILTERS, LISTED, Choices, filter_of
 from txnwatch.page.truth import PageState
-from txnwatch.page.words import Part, as_text, counted, evaluated, name, number
+from txnwatch.page.words import Part, as_text, counted, evaluated, id_for_address, name, number
 from txnwatch.state.model.values import DurationMs, TimestampMs
 
 READ_WITHIN_MS: Final = DurationMs(5_000)  # several times the pause between two pictures

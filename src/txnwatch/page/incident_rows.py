@@ -12,6 +12,7 @@ from txnwatch.page.words import (
     about_event,
     groups,
     holder,
+    id_for_address,
     name,
     owner_row,
     places,
@@ -151,20 +152,6 @@ def _still_open(event: IncidentEvent, spans: Spans) -> frozenset[str] | None:
     """The partitions on which the lists show open data of its producer; None if they do not have the producer."""
     data = spans.data_of(event.producer_id)
     return frozenset(map(str, data)) if data is not None else None
-
-
-_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-")
-_LONGEST_IN_ADDRESS: Final = 200
-
-
-def id_for_address(transactional_id: str | None) -> str | None:
-    """The id if it can be a part of a path; None if the address has to have the producer id.
-
-    A browser removes `.` and `..` from a path, and a long id does not fit into the first line of a request.
-    """
-    if transactional_id is None or len(transactional_id) > _LONGEST_IN_ADDRESS or transactional_id in {"", ".", ".."}:
-        return None
-    return transactional_id if _PLAIN.issuperset(transactional_id) else None
 
 
 def recent(known: Knowledge, limit: int) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from txnwatch.page.incident_rows import id_for_address
 from txnwatch.page.knowledge import HeldBack, Knowledge, Spans
-from txnwatch.page.words import name, owners_of
+from txnwatch.page.words import id_for_address, name, owners_of
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import WITHOUT_OWNER, OwningTeam, Subject

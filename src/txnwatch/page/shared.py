@@ -1,16 +1,12 @@
-"""Across the open incidents, on the page: their roots, and each hurt group once. Pure: no I/O, no clock.
-
-Apart: it is about several incidents, and incident_rows.py about one.
-"""
+"""Across the open incidents, on the page: their roots, and each hurt group once. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from txnwatch.page.incident_rows import id_for_address
 from txnwatch.page.knowledge import Knowledge
-from txnwatch.page.words import holder, name, owner_of_group, tag
+from txnwatch.page.words import holder, id_for_address, name, owner_of_group, tag
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import log_numbered
 from txnwatch.state.model.verdicts import Severity

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from txnwatch.page.shown_past import ShownPast
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.page.words import name
 from txnwatch.state.audit.exposure_rows import PeriodicAudit
@@ -33,9 +34,6 @@ from txnwatch.state.model.values import (
 from txnwatch.state.telling.changes import moment
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.text import cut, redacted
-
-if TYPE_CHECKING:
-    from txnwatch.page.past import ShownPast
 
 LIVES: Final = 200  # incidents whose events are kept
 MOMENTS: Final = 20  # of one incident

@@ -29,11 +29,23 @@ from txnwatch.state.text import cut, duration_text, printable
 
 Part = str | int
 LONGEST_NAME: Final = 160
+_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-")
+_LONGEST_IN_ADDRESS: Final = 200
 
 
 def name(text: str, longest: int = LONGEST_NAME) -> str:
     """Foreign text for a list: cut in the middle if it is long, and printable."""
     return printable(cut(text, longest))
+
+
+def id_for_address(transactional_id: str | None) -> str | None:
+    """The id if it can be a part of a path; None if the address has to have the producer id.
+
+    A browser removes `.` and `..` from a path, and a long id does not fit into the first line of a request.
+    """
+    if transactional_id is None or len(transactional_id) > _LONGEST_IN_ADDRESS or transactional_id in {"", ".", ".."}:
+        return None
+    return transactional_id if _PLAIN.issuperset(transactional_id) else None
 
 
 def number(count: int) -> str:

@@ -201,7 +201,7 @@ def test_wrong_values_are_refused(manifests: ModuleType, flags: list[str], named
 
 def test_every_setting_reaches_the_process_as_it_was_given(manifests: ModuleType, tmp_path: Path) -> None:
     found = environment(rendered(manifests, EVERYTHING, tmp_path))
-    assert found["TXNWATCH_MAX_BYTES_PER_TRIGGER"] == "268435456", "without an exponent"
+    assert found["TXNWATCH_MAX_BYTES_PER_SECOND"] == "268435456", "without an exponent"
     assert found["TXNWATCH_LONG_RUNNING_FRACTION"] == "0.5"
     assert found["TXNWATCH_ABORT_TRANSACTIONAL_ID_PREFIXES"] == "orders-,payments-"
     assert found["TXNWATCH_AUTO_ABORT"] == "dry-run"

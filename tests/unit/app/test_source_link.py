@@ -13,7 +13,7 @@ from txnwatch.streaming.source.driver_file import DriverRequests, read_driver_fi
 
 def test_a_query_begins_without_what_an_earlier_one_wanted(tmp_path: Path) -> None:
     file = tmp_path / "driver.json"
-    file.write_text('{"requests":[["orders-0",7,""]],"next_due":null}')
+    file.write_text('{"requests":[["orders-0",7,""]],"next_due":null,"volumes":{}}')
     assert read_driver_file(str(file)) != DriverRequests()
     link = SourceLink(file)
     link.begin(is_rebuilt=True)

@@ -10,7 +10,7 @@ import pytest
 from support.heartbeats import a_heartbeat
 from txnwatch.cli import status
 from txnwatch.cli.main import main
-from txnwatch.sinks.delivery.redis_views import Shown
+from txnwatch.sinks.delivery.redis_views import RedisIncidents
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.values import CoordinatorAccess
@@ -32,7 +32,7 @@ def watching(view: str, cluster_id: str) -> Heartbeat:
 
 def of_redis(monkeypatch: pytest.MonkeyPatch, *beats: Heartbeat) -> list[str]:
     """The command line for a Redis that shows these heartbeats and no incident."""
-    shown = Shown(sorted({beat.cluster_id for beat in beats}), [], list(beats), {})
+    shown = RedisIncidents(sorted({beat.cluster_id for beat in beats}), [], list(beats), {})
     monkeypatch.setattr(status, "read_shown", lambda *_: shown)
     return ["status", "--redis-url", "redis://a:1/0"]
 
@@ -84,11 +84,11 @@ class Interrupted(Exception):  # noqa: N818 - what ends the test
     """Stands for Ctrl-C."""
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, *answers: Shown | Exception) -> list[float]:
+def watched(monkeypatch: pytest.MonkeyPatch, *answers: RedisIncidents | Exception) -> list[float]:
     """`status` gets these answers one after the other, then it is interrupted; returns the pauses."""
     left, pauses = list(answers), []
 
-    def read(*_: object) -> Shown:
+    def read(*_: object) -> RedisIncidents:
         if not left:
             raise Interrupted
         found = left.pop(0)
@@ -101,8 +101,8 @@ def watched(monkeypatch: pytest.MonkeyPatch, *answers: Shown | Exception) -> lis
     return pauses
 
 
-def seen(cluster: str) -> Shown:
-    return Shown([cluster], [], [watching("log", cluster)], {})
+def seen(cluster: str) -> RedisIncidents:
+    return RedisIncidents([cluster], [], [watching("log", cluster)], {})
 
 
 AWAY = SinkError("Redis does not answer")

@@ -114,8 +114,9 @@ def test_alerts_lead_to_every_section_of_the_runbook() -> None:
     headings = re.findall(r"^##+ (.*)$", (ROOT / "docs" / "runbook.md").read_text(), flags=re.MULTILINE)
     unled = {heading.lower().replace(" ", "-") for heading in headings} - led_to
     causes = {"why-markers-are-lost-and-writes-are-late", "unclean-elections", "compaction-and-markers", "old-clients"}
-    assert unled == {"long_running", "unstable_offset_commit", "watcher", *causes}, (
-        "an early warning, what a client reports of a hang, the section above those of the alerts, and causes of a hang"
+    assert unled == {"long_running", "unstable_offset_commit", "watcher", "kafka-connect", *causes}, (
+        "an early warning, what a client reports of a hang, the section above those of the alerts, what a hang does to "
+        "Connect, and causes of a hang"
     )
 
 

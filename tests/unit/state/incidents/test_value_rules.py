@@ -247,9 +247,9 @@ CLOSED_SETS: dict[type[StrEnum], str] = {
     SinceClock: "coordinator observed",
     ExpectedOutcome: "commit abort none unknown",
     OutcomeDoubt: (
-        "not_found_here no_record id_expired producer_id_superseded transaction_live log_not_listed log_election "
-        "leader_not_watched began_before_election epoch_shared "
-        "not_a_participant data_mixed marker_unknown coordinator_moved_on not_read "
+        "not_found_here no_record id_expired ongoing_moved records_moved producer_id_superseded "
+        "transaction_live log_not_listed log_election leader_not_watched began_before_election "
+        "epoch_shared not_a_participant data_mixed marker_unknown coordinator_moved_on not_read "
         "written_meanwhile listing_awaited written_since begun_since contradiction"
     ),
     GroupState: "stopped at_risk",
