@@ -383,8 +383,7 @@ def test_a_stream_continues_at_the_end_of_its_checkpoint(
             .awaitTermination(BATCH_S)
         )
 
-    producer.add(partition)
-    producer.produce(partition)
+    _in_transaction(producer, partition)
     run_once()
     producer.produce(partition, [b"1", b"2"])
     run_once()

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from txnwatch.page.audited import causes
-from txnwatch.page.incident_rows import PLACES, held_places, id_for_address, incident_row, recent, told
+from txnwatch.page.incident_rows import PLACES, held_places, incident_row, recent, told
 from txnwatch.page.knowledge import HeldBack, Knowledge, Spans, transactions_of
 from txnwatch.page.lanes import to_find, worst_lanes
-from txnwatch.page.words import about_client, holder, name, number, owner_of_group, places, worst_first
+from txnwatch.page.words import about_client, holder, id_for_address, name, number, owner_of_group, places, worst_first
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, is_incident_id
 from txnwatch.state.model.values import BarrierNumber, Offset, ProducerId, TimestampMs, TopicPartition
