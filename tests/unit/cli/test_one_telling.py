@@ -21,7 +21,7 @@ from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import picture_of
 from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
-from txnwatch.sinks.delivery.redis_views import Shown
+from txnwatch.sinks.delivery.redis_views import RedisIncidents
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.incident import ConnectSetting, ConnectUse, ExpectedOutcome, IncidentEvent, IncidentStatus
@@ -160,7 +160,7 @@ def test_status_says_what_the_page_of_a_topic_says(
     address: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     event = hang(Reason.ALREADY_COMPLETED, ExpectedOutcome.COMMIT, "the id has the epoch")
-    monkeypatch.setattr(status, "read_shown", lambda *_: Shown(["cluster"], [event], [], {}))
+    monkeypatch.setattr(status, "read_shown", lambda *_: RedisIncidents(["cluster"], [event], [], {}))
     flags = ["status", "--redis-url", "redis://a:1/0", *address]
     main([*flags, "--format", "json"])
     (row,) = json.loads(capsys.readouterr().out)["rows"]
