@@ -19,7 +19,8 @@ from txnwatch.config import RunSettings
 from txnwatch.metrics.table import METRICS
 from txnwatch.owners.id_shapes import SHAPES
 from txnwatch.state.abort.rules import REFUSALS
-from txnwatch.state.audit.audit_table import CHECKS, SEVERITY_MEANS, Basis, CheckGroup, RemedyLine
+from txnwatch.state.audit.audit_check import SEVERITY_MEANS, Basis, CheckGroup, RemedyLine
+from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, BarrierShows, Output, Phase
 from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Lack, ReadingEffect
 from txnwatch.state.detection.span import EFFECTS
@@ -254,6 +255,7 @@ def _checks_of_audit() -> str:
             f"{about}. Right beyond `find-hanging`: {check.right}.{issues}",
             f"**Fires.** {check.fires[0].upper()}{check.fires[1:]}.",
             f"**Silent.** {check.silent[0].upper()}{check.silent[1:]}.",
+            *([f"**Incidents that fit.** {'; '.join(map(str, check.explains))}."] if check.explains else []),
             table({"applies to": "applies", "remedy": "text", "command": _command_of_remedy}, check.remedies.values())
             if any(remedy.command for remedy in check.remedies.values())
             else table({"applies to": "applies", "remedy": "text"}, check.remedies.values()),

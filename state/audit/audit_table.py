@@ -7,101 +7,18 @@ or it says what it would need.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
-from txnwatch.state.model.verdicts import Verdict
-
-
-class ExposureSeverity(StrEnum):
-    """How bad an exposure is."""
-
-    CRITICAL = "critical"
-    WARN = "warn"
-    INFO = "info"
-
-    @property
-    def rank(self) -> int:
-        """0 is the worst."""
-        return list(ExposureSeverity).index(self)
-
-
-SEVERITY_MEANS: Final = {
-    ExposureSeverity.CRITICAL: "an ordinary event is enough for a hang or a lost transaction: a broker restarts, or a "
-    "request is late",
-    ExposureSeverity.WARN: "a rarer fault is needed",
-    ExposureSeverity.INFO: "it makes recovery slow or detection blind, matters only beside another fault, or no "
-    "setting of this release ends it",
-}
-
-
-class CheckGroup(StrEnum):
-    """What a check is about; also the order of the output."""
-
-    BROKERS = "brokers"
-    LOG = "coordinators' log"
-    TOPICS = "topics"
-    IDS = "transactional ids"
-    RIGHTS = "rights"
-
-
-class Basis(StrEnum):
-    """What a finding rests on."""
-
-    PROVEN = "proven"
-    BY_VERSION = "by_version"
-    BY_SETTING = "by_setting"
-    STATISTICAL = "statistical"
-
-
-class RemedyLine(NamedTuple):
-    """One remedy of a check.
-
-    Attributes:
-        applies: to which version, client or value it applies.
-        text: what to do.
-        command: the tool of Kafka and its arguments, with names in braces; empty if no command does it.
-        reassigns: whether the command needs a plan of reassignment behind it.
-    """
-
-    applies: str
-    text: str
-    command: tuple[str, ...] = ()
-    reassigns: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AuditCheck:
-    """One check.
-
-    Attributes:
-        fires: what makes a finding, and how bad it is then.
-        silent: the near miss: what looks alike and is no finding.
-        remedies: by a name that the check's code uses.
-        right: what it needs beyond the rights of `find-hanging`.
-        asks: the requests that it rests on.
-        issues: of Apache Kafka.
-        explains: the verdicts of incidents that it can be the cause of.
-    """
-
-    name: str
-    group: CheckGroup
-    severities: tuple[ExposureSeverity, ...]
-    fires: str
-    silent: str
-    remedies: Mapping[str, RemedyLine]
-    right: str
-    asks: str
-    issues: tuple[str, ...] = ()
-    explains: frozenset[Verdict] = frozenset()
-
-    @property
-    def reads_log(self) -> bool:
-        """Whether it finds nothing unless the coordinators' log is read."""
-        return "the coordinators' log" in self.asks and self.group is not CheckGroup.BROKERS
-
+from txnwatch.state.audit.audit_check import (
+    LOST_IDS,
+    AuditCheck,
+    CheckGroup,
+    ExposureSeverity,
+    IncidentSign,
+    RemedyLine,
+)
+from txnwatch.state.model.incident import ExpectedOutcome
+from txnwatch.state.model.verdicts import Reason, Verdict
 
 _CRITICAL, _WARN, _INFO = ExposureSeverity
 _TOPIC_SETTINGS = "DescribeConfigs on the topics"
@@ -112,6 +29,14 @@ _MORE_REPLICAS = RemedyLine(
     "raise the replication factor of these topics to 3",
     ("kafka-reassign-partitions.sh", "--execute"),
     reassigns=True,
+)
+# A hang whose transaction ended: its marker is missing. A hang of data that no transaction ever owned: a late write.
+# If the outcome is not known, it can be either, so it is no sign of one.
+_LOST_MARKER = IncidentSign(Verdict.HANGING, outcomes=frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.COMMIT}))
+_LATE_WRITE = IncidentSign(Verdict.HANGING, outcomes=frozenset({ExpectedOutcome.NONE}))
+_LOST_ID = IncidentSign(Verdict.HANGING, LOST_IDS)
+_STRAY, _STUCK, _LATE, _LONG = map(
+    IncidentSign, (Verdict.STRAY_WRITE, Verdict.STUCK_PREPARE, Verdict.LATE, Verdict.LONG_RUNNING)
 )
 
 
@@ -138,7 +63,7 @@ CHECKS: Final = (
         "none",
         "ApiVersions, Metadata, DescribeProducers",
         ("KAFKA-20734",),
-        explains=frozenset({Verdict.HANGING}),
+        explains=(_LOST_MARKER,),
     ),
     AuditCheck(
         "no-verification",
@@ -177,7 +102,7 @@ CHECKS: Final = (
         _CLUSTER_SETTINGS,
         "ApiVersions, DescribeConfigs of brokers, the coordinators' log",
         ("KAFKA-14402", "KAFKA-15784"),
-        explains=frozenset({Verdict.HANGING, Verdict.STRAY_WRITE}),
+        explains=(_LATE_WRITE, _STRAY),
     ),
     AuditCheck(
         "old-transaction-version",
@@ -202,7 +127,7 @@ CHECKS: Final = (
         "none",
         "ApiVersions, the coordinators' log",
         ("KIP-890",),
-        explains=frozenset({Verdict.STRAY_WRITE}),
+        explains=(_STRAY,),
     ),
     AuditCheck(
         "mixed-versions",
@@ -245,7 +170,7 @@ CHECKS: Final = (
         _CLUSTER_SETTINGS,
         "ApiVersions, DescribeConfigs of brokers",
         ("KAFKA-16352", "KAFKA-17877", "KAFKA-17507"),
-        explains=frozenset({Verdict.STUCK_PREPARE}),
+        explains=(_STUCK,),
     ),
     AuditCheck(
         "epoch-bugs",
@@ -263,7 +188,7 @@ CHECKS: Final = (
         "none",
         "ApiVersions",
         ("KAFKA-19367", "KAFKA-20090"),
-        explains=frozenset({Verdict.LATE}),
+        explains=(IncidentSign(Verdict.LATE, least_epoch=32_766),),
     ),
     AuditCheck(
         "late-gauge-blind",
@@ -300,7 +225,7 @@ CHECKS: Final = (
         },
         _TOPIC_SETTINGS,
         "Metadata, DescribeConfigs of the topic",
-        explains=frozenset({Verdict.HANGING, Verdict.STUCK_PREPARE, Verdict.LATE}),
+        explains=(_LOST_ID, _STUCK, _LATE),
     ),
     AuditCheck(
         "coordinator-log-large",
@@ -317,7 +242,7 @@ CHECKS: Final = (
         },
         _CLUSTER_SETTINGS,
         "DescribeConfigs of brokers",
-        explains=frozenset({Verdict.STUCK_PREPARE, Verdict.LATE}),
+        explains=(_STUCK, _LATE),
     ),
     AuditCheck(
         "coordinator-partitions",
@@ -336,7 +261,7 @@ CHECKS: Final = (
         "none",
         "Metadata, the coordinators' log",
         ("KAFKA-20029",),
-        explains=frozenset({Verdict.HANGING, Verdict.LATE}),
+        explains=(_LOST_ID, _LATE),
     ),
     AuditCheck(
         "producer-id-reused",
@@ -354,7 +279,7 @@ CHECKS: Final = (
         },
         "none",
         "the coordinators' log",
-        explains=frozenset({Verdict.HANGING, Verdict.STRAY_WRITE}),
+        explains=(IncidentSign(Verdict.HANGING, frozenset(Reason) - LOST_IDS), _STRAY),
     ),
     AuditCheck(
         "unclean-election",
@@ -376,7 +301,7 @@ CHECKS: Final = (
         _TOPIC_SETTINGS,
         "DescribeConfigs of topics",
         ("KAFKA-7408", "KAFKA-20716"),
-        explains=frozenset({Verdict.HANGING}),
+        explains=(_LOST_MARKER, _LOST_ID),
     ),
     AuditCheck(
         "replication",
@@ -398,7 +323,7 @@ CHECKS: Final = (
         },
         _TOPIC_SETTINGS,
         "Metadata, DescribeProducers, DescribeConfigs of topics",
-        explains=frozenset({Verdict.STUCK_PREPARE}),
+        explains=(_STUCK,),
     ),
     AuditCheck(
         "compaction-race",
@@ -421,7 +346,7 @@ CHECKS: Final = (
         },
         _TOPIC_SETTINGS,
         "Metadata, DescribeConfigs of topics",
-        explains=frozenset({Verdict.HANGING}),
+        explains=(_LOST_MARKER,),
     ),
     AuditCheck(
         "retention-below-timeout",
@@ -455,7 +380,7 @@ CHECKS: Final = (
         },
         "none",
         "the coordinators' log",
-        explains=frozenset({Verdict.LONG_RUNNING}),
+        explains=(_LONG,),
     ),
     AuditCheck(
         "fenced-while-open",
@@ -489,7 +414,7 @@ CHECKS: Final = (
         },
         "none",
         "the coordinators' log",
-        explains=frozenset({Verdict.LONG_RUNNING}),
+        explains=(_LONG,),
     ),
     AuditCheck(
         "long-timeout",
@@ -504,7 +429,7 @@ CHECKS: Final = (
         },
         "none",
         "the coordinators' log",
-        explains=frozenset({Verdict.LONG_RUNNING}),
+        explains=(_LONG,),
     ),
     AuditCheck(
         "old-protocol",
@@ -524,7 +449,7 @@ CHECKS: Final = (
         "none",
         "ApiVersions, the coordinators' log",
         ("KIP-890",),
-        explains=frozenset({Verdict.STRAY_WRITE}),
+        explains=(_STRAY,),
     ),
     AuditCheck(
         "never-commits",

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from txnwatch.state.audit import broker_checks, id_checks, right_checks, topic_checks
+from txnwatch.state.audit.audit_check import CheckGroup
 from txnwatch.state.audit.audit_facts import AuditFacts
-from txnwatch.state.audit.audit_table import CHECKS, CheckGroup
+from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.exposures import AuditResult, Exposure
 
 EVALUATED: Final[Mapping[str, Callable[[AuditFacts], Iterator[Exposure]]]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
 from txnwatch.state.audit.audit_facts import AuditedId, AuditFacts, NotAudited
-from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
 from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, more_replicas, nodes, remedy
 from txnwatch.state.audit.id_checks import client_version
 from txnwatch.state.audit.releases import TRANSACTION_VERSION, Release

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from txnwatch.state.audit.audit_check import ExposureSeverity
 from txnwatch.state.audit.audit_facts import AuditFacts, NotAudited
-from txnwatch.state.audit.audit_table import CHECKS, ExposureSeverity
+from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.exposures import EXAMPLES, ChosenRemedy, Exposure, FittingIncident, exposed_ids
 from txnwatch.state.model.ownership import OwnerLookup, Subject
 from txnwatch.state.model.values import TimestampMs

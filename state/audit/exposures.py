@@ -6,10 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from txnwatch.state.audit.audit_check import AuditCheck, Basis, CheckGroup, ExposureSeverity, IncidentSign
 from txnwatch.state.audit.audit_facts import AuditFacts, NotAudited
-from txnwatch.state.audit.audit_table import BY_NAME, AuditCheck, Basis, CheckGroup, ExposureSeverity
+from txnwatch.state.audit.audit_table import BY_NAME
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.values import BrokerId, DurationMs, TimestampMs, TopicPartition, elapsed
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    DurationMs,
+    TimestampMs,
+    TopicPartition,
+    elapsed,
+)
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text import some
 
@@ -180,10 +188,13 @@ def explained(one: Exposure, incidents: Iterable[IncidentEvent]) -> tuple[Fittin
 
 
 def fits(one: Exposure, event: IncidentEvent) -> bool:
-    """Whether an incident fits a finding: by its verdict, and by the topics or the ids of the finding, if any."""
-    if event.verdict not in one.check.explains:
-        return False
+    """Whether an incident fits a finding: by a sign of the check, and by the topics or the ids of the finding."""
+    return any(sign.is_of(event) and _is_about(one, sign, event) for sign in one.check.explains)
+
+
+def _is_about(one: Exposure, sign: IncidentSign, event: IncidentEvent) -> bool:
     if one.topics:
         pending = {place.rpartition("-")[0] for place in event.pending_partitions}
-        return event.topic in one.topics or not pending.isdisjoint(one.topics)
-    return one.check.group is not CheckGroup.IDS or event.transactional_id in one.ids
+        concerned = {TRANSACTION_STATE_TOPIC} if sign.is_lost_id else {event.topic, *pending}
+        return not concerned.isdisjoint(one.topics)
+    return not one.ids or event.transactional_id in {None, *one.ids}

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
 from txnwatch.state.audit.audit_facts import AuditedId, AuditFacts, LoggedState
-from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
 from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, remedy
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, log_numbered, rfc3339

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
 from txnwatch.state.audit.audit_facts import AclRule, AuditFacts
-from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
 from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, remedy
 from txnwatch.state.audit.releases import Release
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

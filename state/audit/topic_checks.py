@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
 from txnwatch.state.audit.audit_facts import AuditedTopic, AuditFacts, NotAudited
-from txnwatch.state.audit.audit_table import Basis, ExposureSeverity
 from txnwatch.state.audit.exposures import (
     EXAMPLES,
     REPLICAS,

@@ -15,7 +15,7 @@ from support.shared_watch import EVENTS, SharedWatch
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.audit.audit_table import ExposureSeverity
+from txnwatch.state.audit.audit_check import ExposureSeverity
 
 SEEN_S = 60.0
 AUDITED_S = 180.0  # the first audit comes a minute after the watch is ready

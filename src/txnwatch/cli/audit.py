@@ -22,7 +22,8 @@ from txnwatch.cli.one_shot import (
     kafka_text,
 )
 from txnwatch.cli.output import CLEAN, CommandAnswer, LeftOut, NotChecked, write
-from txnwatch.state.audit.audit_table import BY_NAME, CHECKS, ExposureSeverity
+from txnwatch.state.audit.audit_check import ExposureSeverity
+from txnwatch.state.audit.audit_table import BY_NAME, CHECKS
 from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import AuditRow, row_of_exposure, summary
 from txnwatch.state.audit.exposures import Exposure, explained, of_the_week
@@ -50,6 +51,7 @@ class CheckLine:
     right: str
     requests: str
     remedies: tuple[dict[str, str], ...] = field(default=())
+    incidents: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """The check as text."""
@@ -57,6 +59,8 @@ class CheckLine:
         yield f"  fires: {self.fires}"
         yield f"  silent: {self.silent}"
         yield from (f"  do, for {one['applies']}: {one['text']}" for one in self.remedies)
+        if self.incidents:
+            yield f"  incidents that fit: {'; '.join(self.incidents)}"
         yield f"  needs: {self.right}; asks: {self.requests}"
 
 
@@ -144,6 +148,7 @@ def _check_line(check: Any) -> CheckLine:  # noqa: ANN401 - AuditCheck
         check.right,
         check.asks,
         tuple({"applies": one.applies, "text": one.text} for one in check.remedies.values()),
+        tuple(map(str, check.explains)),
     )
 
 

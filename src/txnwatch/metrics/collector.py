@@ -31,7 +31,7 @@ from txnwatch.metrics.table import (
 )
 from txnwatch.sinks.delivery.outbox import DeliveryCounts
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.audit.audit_table import ExposureSeverity
+from txnwatch.state.audit.audit_check import ExposureSeverity
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Tally

@@ -13,7 +13,8 @@ from txnwatch.page.incident_rows import NAMED
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import as_text, counted, name
-from txnwatch.state.audit.audit_table import CHECKS, ExposureSeverity
+from txnwatch.state.audit.audit_check import ExposureSeverity
+from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.exposure_rows import AuditRow, PeriodicAudit
 from txnwatch.state.audit.exposures import Exposure, FittingIncident, explained, fits
 from txnwatch.state.model.incident import IncidentEvent

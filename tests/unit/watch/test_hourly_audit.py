@@ -10,8 +10,8 @@ import pytest
 from support.audited import NOW_MS, broker, facts, topic
 from support.incidents import an_event
 from txnwatch.owners.owner_table import owners_of
+from txnwatch.state.audit.audit_check import ExposureSeverity
 from txnwatch.state.audit.audit_facts import AuditFacts, NotAudited
-from txnwatch.state.audit.audit_table import ExposureSeverity
 from txnwatch.state.audit.exposure_rows import PeriodicAudit
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.verdicts import Verdict

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from support.audited import an_id, broker, facts, found, log, missing, offsets, record, topic
+from txnwatch.state.audit.audit_check import CheckGroup
 from txnwatch.state.audit.audit_facts import AclRule, AuditFacts
-from txnwatch.state.audit.audit_table import BY_NAME, CHECKS, CheckGroup
+from txnwatch.state.audit.audit_table import BY_NAME, CHECKS
 from txnwatch.state.audit.auditing import EVALUATED, audit
 from txnwatch.state.audit.right_checks import CLUSTER, TOPIC, TRANSACTIONAL_ID
 from txnwatch.state.model.transaction import TransactionState

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from support.audited import NOW_MS, an_id, broker, facts, found, record
+from txnwatch.state.audit.audit_check import CheckGroup
 from txnwatch.state.audit.audit_facts import AuditedId, LoggedState
-from txnwatch.state.audit.audit_table import CHECKS, CheckGroup
+from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.auditing import MOST_OF_A_CHECK, audit
 from txnwatch.state.audit.id_checks import is_random, template_of
 from txnwatch.state.model.transaction import TransactionState as S
