@@ -102,6 +102,11 @@ class AuditedTopic:
         return TopicPartition(self.name, number)
 
 
+def holders_of(topics: Mapping[str, AuditedTopic]) -> frozenset[BrokerId]:
+    """The brokers that have replicas of some topics."""
+    return frozenset(node for topic in topics.values() for of in topic.partitions.values() for node in of.replicas)
+
+
 class LoggedState(NamedTuple):
     """One record about a transactional id in the coordinators' log."""
 
@@ -166,6 +171,7 @@ class AuditFacts:
 
     Attributes:
         now_ms: the clock of this machine, only for ages of hours and days.
+        topics: those that are judged; `holders` are the brokers that have replicas of any topic.
         ids: by the coordinators' log; None if it could not be read. `has_all_ids`: whether all of it was read.
         rules: the ACLs; None if they are hidden, or if the brokers have no authorizer (`is_open`).
         missing: what could not be asked.
@@ -179,6 +185,7 @@ class AuditFacts:
     rules: Sequence[AclRule] | None = None
     is_open: bool = False
     missing: tuple[NotAudited, ...] = ()
+    holders: frozenset[BrokerId] = frozenset()
 
     @property
     def log(self) -> AuditedTopic | None:
@@ -218,8 +225,7 @@ class AuditFacts:
     @property
     def away(self) -> list[BrokerId]:
         """The brokers that have replicas, and that the cluster does not show now."""
-        partitions = [of for topic in self.topics.values() for of in topic.partitions.values()]
-        return sorted({node for of in partitions for node in of.replicas} - self.brokers.keys())
+        return sorted(self.holders - self.brokers.keys())
 
     @property
     def has_zookeeper(self) -> bool:

@@ -133,18 +133,25 @@ def row_of_exposure(
         issues=one.issues,
         exposed_ids=len(ids) if ids is not None else None,
         transactional_ids=tuple(ids[:EXAMPLES]) if ids is not None else (),
-        owners=tuple(_teams(one, ids or (), owners)),
+        owners=tuple(_teams(one, facts, ids or (), owners)),
         incidents=len(fitting) if fitting is not None else None,
         incident_ids=tuple(fit.incident_id for fit in fitting[:EXAMPLES]) if fitting is not None else (),
         docs=f"docs/audit.md#{one.check.name}",
     )
 
 
-def _teams(one: Exposure, ids: Sequence[str], owners: OwnerLookup) -> list[str]:
-    """The teams that are called about what is exposed, by the table of owners."""
-    found = [owners.of(Subject(name)).owner for name in ids]
-    found += [owners.of(Subject(None, topic)).owner for topic in sorted(one.topics)]
+def _teams(one: Exposure, facts: AuditFacts, ids: Sequence[str], owners: OwnerLookup) -> list[str]:
+    """The teams that are called about what is exposed: by the ids, else by the topics that they wrote to."""
+    found = [owners.owner(subject) for name in ids for subject in _subjects(name, facts)]
+    found += [owners.owner(Subject(None, topic)) for topic in sorted(one.topics)]
     return list(dict.fromkeys(owner.whom_to_call for owner in found if owner is not None))
+
+
+def _subjects(name: str, facts: AuditFacts) -> Iterator[Subject]:
+    known = facts.ids.get(name) if facts.ids is not None else None
+    topics = frozenset(place.topic for place in known.partitions) if known is not None else frozenset()
+    for topic in tuple(sorted(topics)) or (None,):
+        yield Subject(name, topic, topics)
 
 
 def command_of(remedy: ChosenRemedy, admin: Grantee) -> str | None:

@@ -20,6 +20,7 @@ from txnwatch.state.audit.audit_facts import (
     NotAudited,
     ReplicasOfPartition,
     SetValue,
+    holders_of,
 )
 from txnwatch.state.audit.broker_checks import BROKER_SETTINGS
 from txnwatch.state.audit.topic_checks import TOPIC_SETTINGS
@@ -76,6 +77,7 @@ def gather(cluster: Cluster, max_log_bytes: int | None, is_wanted: Callable[[str
         rules=acls.rules,
         is_open=acls.is_open,
         missing=(*missing, *not_described, *acls.missing),
+        holders=holders_of(topics),
     )
 
 

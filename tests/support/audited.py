@@ -13,6 +13,7 @@ from txnwatch.state.audit.audit_facts import (
     LoggedState,
     ReplicasOfPartition,
     SetValue,
+    holders_of,
 )
 from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import PeriodicAudit, row_of_exposure
@@ -129,6 +130,7 @@ def facts(
     known = brokers if brokers is not None else [broker() for _ in range(3)]
     shown = {one.name: one for one in (log(), topic(), *topics)}
     by_name = {one.name: one for one in ids} if ids is not None else None
+    more.setdefault("holders", holders_of(shown))
     return AuditFacts(dict(enumerate(known, 1)), shown, NOW_MS, by_name, **more)
 
 

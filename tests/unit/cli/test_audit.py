@@ -15,7 +15,7 @@ from support.audited import NOW_MS, an_id, broker, facts, log, record, topic
 from support.incidents import an_event
 from txnwatch.cli.main import main
 from txnwatch.cli.output import CommandAnswer, envelope, write
-from txnwatch.owners.owner_table import OwnerTable
+from txnwatch.owners.owner_table import OwnerTable, owners_of
 from txnwatch.state.audit.audit_facts import AuditFacts
 from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.auditing import audit
@@ -86,6 +86,28 @@ def test_the_ids_that_wrote_to_the_topics_are_exposed() -> None:
     of = facts(topic(replicas=[2]), ids=[an_id("checkout-1")])
     assert (row("replication", of).exposed_ids, row("replication", of).transactional_ids) == (1, ("checkout-1",))
     assert row("replication", replace(of, ids=None)).exposed_ids is None
+
+
+def test_a_finding_about_ids_names_the_owners_of_their_topics() -> None:
+    """An id without an entry of its own belongs to the team of the topics that it wrote to."""
+    table = owners_of(
+        {
+            "owner": [
+                {"team": "pay", "contact": "#pay", "topics": ["payments"]},
+                {"team": "risk", "contact": "#risk", "transactional_ids": ["risk-*"]},
+                {"team": "nobody", "contact": "#nobody", "topics": ["orders"]},
+            ]
+        },
+        "the table of the test",
+    )
+
+    def teams(*names: str) -> tuple[str, ...]:
+        slow = [an_id(name, record(timeout_ms=7_200_000)) for name in names]
+        of = facts(topic("orders"), ids=slow)
+        return row_of_exposure(of_check("long-timeout", of), of, ADMIN, table).owners
+
+    assert teams("checkout") == ("pay (#pay)",)
+    assert teams("risk-a") == ("risk (#risk)",)
 
 
 def test_an_incomplete_audit_never_says_that_there_is_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.audited import an_id, broker, facts, found, log, record, topic
+from support.audited import an_id, broker, facts, found, log, missing, record, topic
 from txnwatch.state.audit.audit_facts import AuditFacts, ReplicasOfPartition
 from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposures import ChosenRemedy, remedy
@@ -83,6 +83,12 @@ def test_a_broker_that_is_away_counts_and_is_named() -> None:
     assert [one.what for one in audit(of).missing] == ["broker 2"]
     off = replace(of, brokers={BrokerId(1): broker(settings=OFF)})
     assert "broker 1 of 2 accepts a write" in " ".join(one.finding for one in audit(off).exposures)
+
+
+def test_a_broker_is_away_that_has_only_topics_which_are_not_judged() -> None:
+    of = facts(log(replicas=[1]), topic(replicas=[1]), brokers=brokers(1), holders=frozenset({1, 7}))
+    assert missing(of) == ["broker 7"]
+    assert "critical coordinator-log-config" in found(of), "a cluster of two brokers"
 
 
 @pytest.mark.parametrize("release", ["3.9", "4.2"])
