@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -165,7 +165,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         explained = _of_partition(question, partition)
     else:
         explained = _of_name(question, parsed)
-    explained = with_owner(explained, question.origin.owners, partition, partial(_advise, question, explained))
+    explained = with_owner(explained, question.origin.owners, partial(_advise, question, explained))
     return CommandAnswer(
         command="explain",
         cluster_id=cluster.known.cluster_id,
@@ -321,6 +321,7 @@ def _explanation(target: PartitionOffset, seen: Visibility, place: RecordPlace, 
     return Explanation(
         target=str(target),
         state=str(seen),
+        **target.partition._asdict(),
         producer_id=batch.producer_id if batch is not None and seen in _OF_A_TRANSACTION else None,
         text=text,
     )
@@ -411,14 +412,16 @@ def _who(end: PastEnd | None) -> str:
 def with_owner(
     explained: Explanation,
     owners: OwnerLookup,
-    partition: TopicPartition | None = None,
     advise: Callable[[Advice], str] = ADVICE_MEANS.__getitem__,
 ) -> Explanation:
-    """The explanation with the owners; `partition` is the target, if it is one. `advise` has the text of an advice.
+    """The explanation with all owners that the table has for it; `advise` has the text of an advice.
 
     An advice removes the commands that end the transaction: `explain` must not suggest what loses data.
     """
-    named = owners.of(_subject(explained, partition))
+    named = owners.of(_subject(explained))
+    topics = {} if named.owner is not None else _owners_of_topics(explained, owners)
+    if len({one.team for one in topics.values()}) == 1:  # of a transaction that holds several partitions
+        named = named._replace(owner=next(iter(topics.values())))
     advice = _advice(explained, named.application)
     text = advise(advice) if advice is not None else None
     is_held_back, told = advice is not None and explained.state != Verdict.HANGING, explained.told
@@ -434,7 +437,7 @@ def with_owner(
         application=named.application.text if named.application is not None else None,
         next=None if is_held_back else explained.next,
         told=told,
-        text=(*explained.text, *_lines(explained, named, text), *_groups(explained, owners)),
+        text=(*explained.text, *_lines(explained, named, text, topics), *_groups(explained, owners)),
     )
 
 
@@ -448,13 +451,16 @@ def _advise(question: Question, explained: Explanation, advice: Advice) -> str:
     return ADVICE_MEANS[advice]
 
 
-def _subject(explained: Explanation, partition: TopicPartition | None) -> Subject:
-    topics = frozenset(topics_of(explained.partitions))
+def _subject(explained: Explanation) -> Subject:
+    topics = frozenset(topics_of(explained.partitions)) | ({explained.topic} if explained.topic is not None else set())
     groups = frozenset((*explained.affected_groups, *explained.waiting_groups))
-    if partition is None:
-        return Subject(explained.transactional_id, None, topics, groups)
-    is_held = explained.producer_id is not None
-    return Subject(explained.transactional_id, partition.topic if is_held else None, topics | {partition.topic}, groups)
+    return Subject(explained.transactional_id, explained.topic, topics, groups)
+
+
+def _owners_of_topics(explained: Explanation, owners: OwnerLookup) -> dict[str, OwningTeam]:
+    """The owners of the topics that a transaction holds."""
+    found = {topic: owners.owner(Subject(None, topic)) for topic in topics_of(explained.partitions)}
+    return {topic: owner for topic, owner in found.items() if owner is not None}
 
 
 def _advice(explained: Explanation, application: IdMaker | None) -> Advice | None:
@@ -467,9 +473,16 @@ def _advice(explained: Explanation, application: IdMaker | None) -> Advice | Non
     return advice_about(application) if is_undecided else None
 
 
-def _lines(explained: Explanation, named: Named, advice: str | None) -> Iterator[str]:
+def _lines(explained: Explanation, named: Named, advice: str | None, topics: Mapping[str, OwningTeam]) -> Iterator[str]:
     if named.owner is not None:
-        yield f"Call {_whom_to_call(named.owner)}: found by the {named.owner.found_by.replace('_', ' ')}."
+        whom, how = _whom_to_call(named.owner), named.owner.found_by.replace("_", " ")
+        yield (
+            f"Its owner is {whom}: found by the {how}."
+            if explained.state == ALL_CLEAR
+            else (f"Call {whom}: found by the {how}.")
+        )
+    else:
+        yield from (f"Call {_whom_to_call(owner)} about topic {topic}." for topic, owner in topics.items())
     if named.application is not None:
         yield f"Transactional id {quoted(explained.transactional_id or '')}: {named.application.text}."
     if advice is not None:
@@ -481,7 +494,11 @@ def _whom_to_call(owner: OwningTeam) -> str:
 
 
 def _groups(explained: Explanation, owners: OwnerLookup) -> Iterator[str]:
-    for group_id in dict.fromkeys((*explained.affected_groups, *explained.waiting_groups)):
+    for group_id in dict.fromkeys((*_itself(explained), *explained.affected_groups, *explained.waiting_groups)):
         owner = owners.of_group(group_id)
         if owner is not None:
             yield f"Group {cut(group_id)}: {_whom_to_call(owner)}."
+
+
+def _itself(explained: Explanation) -> tuple[str, ...]:
+    return (explained.group_id,) if explained.group_id is not None else ()

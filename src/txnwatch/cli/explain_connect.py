@@ -6,13 +6,13 @@ knows them by their names. If none or several sets could be those of a group, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
 from txnwatch.cli.compose import Question
-from txnwatch.cli.explanation import ALL_CLEAR, OPEN, YES, Explanation, open_in
-from txnwatch.state.evidence.screening import Search
+from txnwatch.cli.explain_causes import causes_on, places_of, with_causes
+from txnwatch.cli.explanation import ALL_CLEAR, OPEN, YES, Explanation
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.telling.hurt import connect_text
 from txnwatch.state.telling.statements import StatementKind, Told
@@ -22,11 +22,8 @@ from txnwatch.streaming.admin.groups import KnownGroup, shown_topics
 
 NOT_CHECKED: Final = "not_checked"
 
-Line = Callable[[TopicPartition, Explanation], str]
-WithHeld = Callable[[Question, Explanation, Search, Sequence[TopicPartition], Line], Explanation]
 
-
-def of_workers(question: Question, group: KnownGroup, with_held: WithHeld) -> Explanation:
+def of_workers(question: Question, group: KnownGroup) -> Explanation:
     """Explains the group of Connect's workers by the internal topics of Connect."""
     away = " (no worker runs now)" if group.state == "Empty" else ""
     head = (
@@ -49,13 +46,14 @@ def of_workers(question: Question, group: KnownGroup, with_held: WithHeld) -> Ex
     ]
     found = question.searcher.search(partitions)
     question.missing.update(found.not_checked)
-    held = [at for at in partitions if any(span.partition == at for span in open_in(found))]
-    explained = Explanation(group.group_id, ALL_CLEAR, text=(head, keeps))
-    explained = with_held(question, explained, found, held, lambda _, why: why.text[0])
-    if not held:
+    causes = causes_on(found, partitions)
+    explained = with_causes(
+        question, Explanation(group.group_id, ALL_CLEAR, group_id=group.group_id, text=(head, keeps)), causes
+    )
+    if not causes:
         clear = "All clear: no transaction is open on these topics."
         return replace(explained, text=(*explained.text, clear, sinks))
-    explained = with_connect(question, explained, {at.topic for at in held}, [group.group_id])
+    explained = with_connect(question, explained, {at.topic for at in places_of(causes)}, [group.group_id])
     return replace(explained, text=(*explained.text, sinks))
 
 

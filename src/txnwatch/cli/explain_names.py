@@ -12,11 +12,19 @@ partition without an open transaction is explained only once no group waits for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
+from txnwatch.cli.explain_causes import (
+    MOST_NAMED,
+    Obstacle,
+    also_lines,
+    causes_on,
+    places_of,
+    with_causes,
+)
 from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers, with_connect
 from txnwatch.cli.explain_contention import with_contention
 from txnwatch.cli.explain_positions import position_lines, positions_of
@@ -25,11 +33,11 @@ from txnwatch.cli.explain_words import ERROR_WORD, of_word, with_word
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
     OPEN,
+    UNPROVEN,
     YES,
     Explanation,
     end_text,
     of_id,
-    of_partition,
     of_span,
     open_in,
 )
@@ -40,9 +48,8 @@ from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_o
 from txnwatch.state.evidence.contention import contention_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
-from txnwatch.state.evidence.screening import FOREIGN, Search, open_data
+from txnwatch.state.evidence.screening import FOREIGN, open_data
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import (
@@ -333,15 +340,15 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     partitions = [TopicPartition(name, number) for number in sorted(topic.partitions)]
     found = question.searcher.search(partitions)
     question.missing.update(found.not_checked)
-    held = [at for at in partitions if any(span.partition == at for span in open_in(found))]
+    causes = causes_on(found, partitions)
     count = f"{len(partitions)} partition{'s' if len(partitions) != 1 else ''}"
     head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
     clear = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
     if found.not_checked:
         clear = "No open transaction was found, but not everything could be read."
-    state = "unproven" if found.not_checked and not held else ALL_CLEAR
-    explained = Explanation(name, state, text=(head, *(() if held else (clear,))))
-    explained = _with_held(question, explained, found, held, lambda _, why: why.text[0])
+    state = UNPROVEN if found.not_checked and not causes else ALL_CLEAR
+    explained = Explanation(name, state, topic=name, text=(head, *(() if causes else (clear,))))
+    explained = with_causes(question, explained, causes)
     unread = [at for at in partitions if found.readings[at].problem is not None]
     if unread:
         explained = with_replicas(question.cluster, explained, unread)
@@ -383,8 +390,6 @@ def _missing_partition(question: Question, meant: TopicPartition) -> str:
 
 # The groups that a partition or an id hurts.
 
-_NAMED = 5
-
 
 def with_groups_behind(
     question: Question,
@@ -409,13 +414,13 @@ def with_groups_behind(
 def _behind_lines(hurt: Hurt, holds: Sequence[Hold], problems: Iterable[str]) -> Iterable[str]:
     """Who stands still because of the open data of an id, partition by partition."""
     held = [hold.reading for hold in holds if hold.reading.partition in hurt.affected]
-    for reading in held[:_NAMED]:
+    for reading in held[:MOST_NAMED]:
         stable, hidden = reading.last_stable_offset, hidden_records(reading) or 0
         assert stable is not None
         yield held_text(reading.partition, stable, reading.high_watermark, hidden)
         yield from affected_lines(hurt.affected[reading.partition], stable)
-    if len(held) > _NAMED:
-        names = some([str(reading.partition) for reading in held[_NAMED:]], _NAMED)
+    if len(held) > MOST_NAMED:
+        names = some([str(reading.partition) for reading in held[MOST_NAMED:]], MOST_NAMED)
         yield f"Groups also stop on {names}: explain one of them."
     yield from waiting_lines(hurt.waiting)
     yield from (f"Not all groups are known: {problem}." for problem in problems)
@@ -433,16 +438,22 @@ def with_waiting_groups(question: Question, partition: TopicPartition, explained
         note = f"It is not known whether more groups wait for their committed offsets of it: {problems}."
         explained = replace(explained, text=(*explained.text, note))
     waits = _waits(question, unstable.groups)
-    for name, (span, why) in waits.items():
+    for name, (first, *others) in list(waits.items())[:MOST_NAMED]:
+        why = of_span(question.origin, first.span, first.found, wall_clock_ms())
         lines = (
             (
                 f"But consumer group {quoted(name)} waits: its committed offset of {partition} is pending in a "
-                f"transaction on {span.partition} ({UNSTABLE})."
+                f"transaction on {first.span.partition} ({UNSTABLE})."
             ),
             waiting_means("It"),
             *why.text,
+            *also_lines(question, others),
         )
         explained = _with_cause(explained, why, lines)
+    left = list(waits)[MOST_NAMED:]
+    if left:
+        line = f"Also waiting for their committed offsets: {some([quoted(name) for name in left], MOST_NAMED)}."
+        explained = replace(explained, text=(*explained.text, line))
     return replace(explained, waiting_groups=tuple(waits))
 
 
@@ -454,24 +465,22 @@ def _with_cause(explained: Explanation, why: Explanation, lines: Iterable[str]) 
     return replace(why, target=explained.target, hidden_records=explained.hidden_records, text=text)
 
 
-def _waits(question: Question, names: Iterable[str]) -> dict[str, tuple[SpanCandidate, Explanation]]:
-    """By group, the transaction with its pending offsets; one that is open and ends by itself in time is left out."""
+def _waits(question: Question, names: Iterable[str]) -> dict[str, list[Obstacle]]:
+    """By group, the transactions with its pending offsets, the worst first; healthy ones are left out."""
     wanted = set(names)
     places = sorted({place for name in wanted if (place := offsets_partition(question, name)) is not None})
     if not places:
         return {}
     found = question.searcher.search(places)
     question.note_unread(found.readings.values())
-    spans = open_in(found)
-    answer = ClusterGroups(question.cluster).waiting(span.start for span in spans)
+    causes = [cause for cause in causes_on(found, places) if cause.state != OPEN]
+    answer = ClusterGroups(question.cluster).waiting(span.start for span in open_in(found))
     question.missing.update(dict.fromkeys(answer.problems, "the groups of an open transaction are not known"))
-    waiting = answer.groups
-    waits: dict[str, tuple[SpanCandidate, Explanation]] = {}
-    for span in spans:
-        why = of_span(question.origin, span, found, wall_clock_ms())
-        for group in waiting.get(span.start, ()):
-            if group.group_id in wanted and why.state != OPEN:
-                waits.setdefault(group.group_id, (span, why))
+    waits: dict[str, list[Obstacle]] = {}
+    for cause in causes:
+        for group in answer.groups.get(cause.span.start, ()):
+            if group.group_id in wanted:
+                waits.setdefault(group.group_id, []).append(cause)
     return waits
 
 
@@ -495,17 +504,20 @@ def of_group(question: Question, group: KnownGroup) -> Explanation:
     A partition counts if the group has committed an offset of it, or has a member that is assigned it.
     """
     if group.is_connect:
-        return of_workers(question, group, _with_held)
+        return of_workers(question, group)
     positions = ClusterGroups(question.cluster).offsets_of(group)
     if positions.problems:
         question.missing[f"consumer group {group.group_id!r}"] = "; ".join(positions.problems)
-    explained = Explanation(target=group.group_id, state=ALL_CLEAR, text=(_head(group, positions),))
-    waits = _waits(question, [group.group_id])
-    for span, why in waits.values():
-        where = f"It waits: its committed offsets are pending in a transaction on {span.partition}."
-        explained = _with_cause(explained, why, (where, waiting_means("It"), *why.text))
-        explained = replace(explained, waiting_groups=(group.group_id,))
-    explained = _behind(question, explained, positions, is_share=group.is_share)
+    name = group.group_id
+    explained = Explanation(target=name, state=ALL_CLEAR, group_id=name, text=(_head(group, positions),))
+    waits = _waits(question, [group.group_id]).get(group.group_id, [])
+    for first in waits[:1]:
+        why = of_span(question.origin, first.span, first.found, wall_clock_ms())
+        where = f"It waits: its committed offsets are pending in a transaction on {first.span.partition}."
+        lines = (where, waiting_means("It"), *why.text)
+        explained = replace(explained, text=(*explained.text, *lines), waiting_groups=(group.group_id,))
+    explained, behind = _behind(question, explained, positions, is_share=group.is_share)
+    explained = with_causes(question, explained, [*waits, *behind], next(iter(waits), None))
     if explained.state != ALL_CLEAR:
         return explained
     is_incomplete, reads = bool(question.missing), positions.offsets or positions.uncommitted
@@ -514,7 +526,7 @@ def of_group(question: Question, group: KnownGroup) -> Explanation:
         question.missing[f"which partitions group {cut(group.group_id)} reads"] = lacks
     if question.missing:
         text = _NOT_ALL_READ if is_incomplete else _READS_UNKNOWN
-        return replace(explained, state="unproven", text=(*explained.text, text))
+        return replace(explained, state=UNPROVEN, text=(*explained.text, text))
     clear = "All clear: it waits for no offset, and no transaction is open on a partition that it reads or has read."
     if positions.is_never_stopped:
         clear = "All clear: no transaction stops it."
@@ -543,53 +555,39 @@ def _partitions(count: int) -> str:
     return f"{count} partition{'s' if count != 1 else ''}"
 
 
-def _behind(question: Question, explained: Explanation, positions: GroupPositions, *, is_share: bool) -> Explanation:
-    """Adds the partitions on which the group can reach an open transaction."""
+def _behind(
+    question: Question, explained: Explanation, positions: GroupPositions, *, is_share: bool
+) -> tuple[Explanation, list[Obstacle]]:
+    """Adds the partitions on which the group can reach an open transaction; and these transactions."""
     reads = sorted(positions.offsets.keys() | positions.uncommitted)
     shown = [partition for partition in reads if question.cluster.known.info(partition) is not None]
     hidden = hidden_topics(question.cluster, {partition.topic for partition in reads})
     question.missing.update({f"topic {name}": str(why) for name, why in hidden.items()})
     found = question.searcher.search(shown)
     question.note_unread(found.readings.values())
-    held = [at for at in shown if any(span.partition == at for span in open_in(found)) and _is_held(found.readings[at])]
+    causes = causes_on(found, [at for at in shown if _is_held(found.readings[at])])
+    held = places_of(causes)
 
-    def line(at: TopicPartition, why: Explanation) -> str:
+    def line(at: TopicPartition) -> str:
         stable, offset = found.readings[at].last_stable_offset, positions.offsets.get(at)
         if offset is None:
-            return f"{at}: {why.state}. A member has it, and nothing was committed; read_committed stops at {stable}."
+            return f"{at}: {held[at]}. A member has it, and nothing was committed; read_committed stops at {stable}."
         has = "is at" if is_share else "has committed"
-        return f"{at}: {why.state}. It {has} offset {offset}; read_committed stops at {stable}."
+        return f"{at}: {held[at]}. It {has} offset {offset}; read_committed stops at {stable}."
 
-    explained = _with_held(question, explained, found, held, line)
+    lines = [line(at) for at in list(held)[:MOST_NAMED]]
+    if len(held) > MOST_NAMED:
+        lines.append(f"Also with an open transaction: {some(list(held)[MOST_NAMED:], MOST_NAMED)}.")
     where = positions_of(question, positions.offsets, found.readings) if not is_share else []
-    text = (*explained.text, *position_lines(where, held))
-    explained = replace(explained, text=text, positions=tuple(where))
+    text = (*explained.text, *lines, *position_lines(where, held))
     hurt = any(_can_reach(positions.offsets.get(at), found.readings[at]) for at in held)
-    return replace(explained, affected_groups=(explained.target,)) if hurt else explained
+    affected = (explained.target,) if hurt else ()
+    return replace(explained, text=text, positions=tuple(where), affected_groups=affected), causes
 
 
 def _can_reach(offset: Offset | None, reading: PartitionReading) -> bool:
     """Whether a group stops at the last stable offset, if it reads with read_committed."""
     return offset is None or offset <= (reading.last_stable_offset or 0)
-
-
-def _with_held(
-    question: Question,
-    explained: Explanation,
-    found: Search,
-    held: Sequence[TopicPartition],
-    line: Callable[[TopicPartition, Explanation], str],
-) -> Explanation:
-    """Adds a line about each of the first partitions that are held; where nothing else was found, the first counts."""
-    lines = []
-    for at in held[:_NAMED]:
-        why = of_partition(question.origin, at, found.only(at), wall_clock_ms())
-        lines.append(line(at, why))
-        if explained.state == ALL_CLEAR:
-            explained = replace(why, target=explained.target, text=explained.text)
-    if len(held) > _NAMED:
-        lines.append(f"Also with an open transaction: {some(held[_NAMED:], _NAMED)}.")
-    return replace(explained, text=(*explained.text, *lines))
 
 
 def _is_held(reading: PartitionReading) -> bool:

@@ -60,7 +60,7 @@ from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 ENDS_BY_ITSELF = "It ends by itself:"
 YES, _NO, NOT_KNOWN = "yes", "no", "unknown"
-OPEN, ALL_CLEAR = "open", "all_clear"
+OPEN, ALL_CLEAR, UNPROVEN = "open", "all_clear", "unproven"
 NO_GROUPS = GroupsAround()
 
 
@@ -93,6 +93,8 @@ class Explanation:
             or a verdict; `error_word` and `not_checked` for a target that has no transaction to look at.
         ends_by_itself: `yes`, `no`, `unknown`; None if no transaction is open.
         ends_by_ms: the latest time of its end; None if unknown.
+        topic, partition: of the open data that is the answer, wherever it is; else those of the target.
+        group_id: of a target that is a consumer group.
         transaction_state: the state of the transactional id at its coordinator; None if it is not known.
         expected_outcome: of a hanging transaction.
         partitions: those of the transaction, by its coordinator.
@@ -109,6 +111,9 @@ class Explanation:
     state: str
     transactional_id: str | None = None
     producer_id: ProducerId | None = None
+    topic: str | None = None
+    partition: int | None = None
+    group_id: str | None = None
     since_ms: TimestampMs | None = None
     hidden_records: int | None = None
     ends_by_itself: str | None = None
@@ -216,6 +221,34 @@ def blocking_order(spans: Iterable[SpanCandidate]) -> list[SpanCandidate]:
     return sorted(spans, key=lambda span: span.span.start_offset)
 
 
+_BADNESS = (
+    str(Verdict.HANGING),
+    UNPROVEN,
+    *(str(rule.verdict) for rule in VERDICTS if rule.verdict is not Verdict.HANGING),
+    OPEN,
+)
+
+
+def badness(state: str) -> int:
+    """The place of the state of an open span: a lower one is worse."""
+    return _BADNESS.index(state)
+
+
+def worst_first(spans: Iterable[SpanCandidate], found: Search) -> list[tuple[SpanCandidate, str]]:
+    """Open spans with their states: what hangs, what is not proven, the verdicts, what is healthy; else as given."""
+    verdicts = {one.view.transactional_id: str(one.verdict) for one, _ in found.overdue}
+    states = {
+        (span.partition, span.producer_id): state
+        for span, state in (
+            *((span, verdicts.get(described.transactional_id, OPEN)) for span, described in found.covered),
+            *((span, UNPROVEN) for span, _ in found.unproven),
+            *((span, str(Verdict.HANGING)) for span, _ in found.hanging),
+        )
+    }
+    known = [(span, states[span.partition, span.producer_id]) for span in spans]
+    return sorted(known, key=lambda one: badness(one[1]))
+
+
 def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: int) -> Explanation:
     if hidden == 0:
         state = ALL_CLEAR
@@ -229,7 +262,9 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
             "The last marker is written, but not yet on all in-sync replicas: check the replicas of this partition.",
         ]
     ends = None if hidden == 0 else NOT_KNOWN
-    return Explanation(str(partition), state, hidden_records=hidden, ends_by_itself=ends, text=tuple(text))
+    return Explanation(
+        str(partition), state, **partition._asdict(), hidden_records=hidden, ends_by_itself=ends, text=tuple(text)
+    )
 
 
 def of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: TimestampMs) -> Explanation:
@@ -246,9 +281,14 @@ def of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: Timestam
         f"{_what(span)} Missing evidence: {why}.",
         "A hang is not proven; `txnwatch doctor` lists missing rights.",
     )
-    state = "unproven"
-    name = str(span.partition)
-    return Explanation(name, state, producer_id=span.producer_id, ends_by_itself=NOT_KNOWN, text=text)
+    return Explanation(
+        str(span.partition),
+        UNPROVEN,
+        producer_id=span.producer_id,
+        **span.partition._asdict(),
+        ends_by_itself=NOT_KNOWN,
+        text=text,
+    )
 
 
 def _is_same(one: SpanCandidate, other: SpanCandidate) -> bool:
@@ -276,6 +316,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         state=Verdict.HANGING,
         transactional_id=event.transactional_id,
         producer_id=span.producer_id,
+        **span.partition._asdict(),
         since_ms=at.at_ms(now_ms),
         ends_by_itself=_NO,
         transaction_state=str(event.transaction_state) if event.transaction_state is not None else None,
@@ -320,7 +361,7 @@ def _covered(
     owner = f"Its owner is {quoted(name)}, at broker {described.coordinator}: {described.state}{began}."
     text = (head, _what(span), owner, end.text)
     explained = _of_live(str(span.partition), described, end, told, text)
-    return replace(explained, producer_id=span.producer_id, next=explain_id(origin, name))
+    return replace(explained, producer_id=span.producer_id, **span.partition._asdict(), next=explain_id(origin, name))
 
 
 def _verdict_on(
@@ -364,30 +405,24 @@ _OTHERS = 10
 def _others(
     origin: Origin, partition: TopicPartition, others: Sequence[SpanCandidate], found: Search, groups: GroupsAround
 ) -> list[str]:
-    """The open spans after the first, at most _OTHERS: those that hang, then those whose owner is not known.
+    """The open spans after the first, at most _OTHERS, the worst first.
 
     When the first span has ended, the next one in the log holds the last stable offset.
     """
-    hanging = {(span.partition, span.producer_id) for span, _ in found.hanging}
-    unproven = {(span.partition, span.producer_id) for span, _ in found.unproven}
-
-    def rank(span: SpanCandidate) -> tuple[bool, bool]:
-        key = span.partition, span.producer_id
-        return key not in hanging, key not in unproven
-
+    ordered = worst_first(others, found)
     lines = [
         line
-        for span in sorted(others, key=rank)[:_OTHERS]
+        for span, state in ordered[:_OTHERS]
         for line in (
             (
-                f"Also open, at a higher offset: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}"
+                f"Also open, at a higher offset: {'HANGING, ' if state == Verdict.HANGING else ''}"
                 f"producer id {span.producer_id} from offset {span.span.start_offset}."
             ),
             *waiting_lines(groups.waiting_for(span.start)),
         )
     ]
     if len(others) > _OTHERS:
-        of_them = sum((span.partition, span.producer_id) in hanging for span in others)
+        of_them = sum(state == Verdict.HANGING for _, state in ordered)
         hang = f" ({of_them} of all these {'hangs' if of_them == 1 else 'hang'})" if of_them else ""
         lines.append(f"And {len(others) - _OTHERS} more{hang}: `{describe_producers(origin, partition)}` lists them.")
     return lines
@@ -427,7 +462,7 @@ def of_id(
         text.append("It is idle: it waits for nothing.")
     return Explanation(
         target=name,
-        state="idle" if data.is_nothing_left else "unproven",
+        state="idle" if data.is_nothing_left else UNPROVEN,
         transactional_id=name,
         producer_id=described.producer_id,
         since_ms=ended_ms,

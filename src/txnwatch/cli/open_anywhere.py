@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from txnwatch.cli.compose import Question
-from txnwatch.cli.explanation import Explanation, blocking_order, of_span
+from txnwatch.cli.explain_causes import Obstacle, also_lines
+from txnwatch.cli.explanation import Explanation, blocking_order, of_span, worst_first
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ports import PartitionReading
@@ -140,8 +141,9 @@ def with_strays(question: Question, explained: Explanation, anywhere: OpenAnywhe
         state = "unproven" if anywhere.unread and is_quiet else explained.state
         return replace(explained, state=state, text=(*explained.text, *lines))
     first, *others = anywhere.strays
+    others_named = also_lines(question, [Obstacle(*one, anywhere.found) for one in worst_first(others, anywhere.found)])
     why = of_span(question.origin, first, anywhere.found, wall_clock_ms())
-    text = (*explained.text, *why.text, *_others(question, others, anywhere.found))
+    text = (*explained.text, *why.text, *others_named)
     name = explained.transactional_id or why.transactional_id
     if why.state != Verdict.HANGING and not is_quiet:  # a live transaction with a verdict of its own
         return replace(explained, text=text)
@@ -150,15 +152,3 @@ def with_strays(question: Question, explained: Explanation, anywhere: OpenAnywhe
 
 
 _QUIET = frozenset({"idle", "contended", "expired", "moved", "superseded"})
-
-
-def _others(question: Question, spans: Collection[SpanCandidate], found: Search) -> list[str]:
-    """The open data after the first, with the command that explains it."""
-    hanging = {(span.partition, span.producer_id) for span, _ in found.hanging}
-    lines = [
-        f"Also {'HANGING' if (span.partition, span.producer_id) in hanging else 'open'}: {span.partition} from offset "
-        f"{span.span.start_offset}, producer id {span.producer_id}: "
-        f"`{explain_partition(question.origin, span.partition)}`."
-        for span in list(spans)[:_NAMED]
-    ]
-    return [*lines, f"And {len(spans) - _NAMED} more."] if len(spans) > _NAMED else lines

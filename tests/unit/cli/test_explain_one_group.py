@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +13,19 @@ from support.fake_groups import FakeGroups
 from support.one_look import a_searcher
 from txnwatch.cli import explain_names
 from txnwatch.cli.compose import Question
-from txnwatch.cli.explain_names import of_group
+from txnwatch.cli.explain_names import of_group, of_topic
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation
+from txnwatch.owners.owner_table import owners_of
 from txnwatch.state.evidence.screening import OwnerViews
-from txnwatch.state.model.values import TopicPartition, log_numbered
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition, log_numbered
 from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin.assignments import REBALANCES
 from txnwatch.streaming.admin.groups import GroupPositions, KnownGroup
 
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
+OFFSETS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
 NAME = "billing"
+TABLE = owners_of({"owner": [{"team": "shop", "name": "Shop", "contact": "#shop", "topics": ["orders"]}]}, "file")
 MEMBER, EMPTY = (
     KnownGroup(NAME, 1, "Stable", "consumer", "classic"),
     KnownGroup(NAME, 1, "Empty", "consumer", "classic"),
@@ -40,15 +44,28 @@ class World:
         monkeypatch.setattr(explain_names, "ClusterGroups", lambda _: answers)
         self.hidden: dict[str, str] = {}
         monkeypatch.setattr(explain_names, "hidden_topics", lambda *_: self.hidden)
-        known = SimpleNamespace(topics={}, info=lambda at: at if at in self.admin.partitions else None)
+        self.admin.create_topic(OFFSETS.topic)
+        topics = {
+            name: SimpleNamespace(partitions=dict.fromkeys(range(count)), is_hidden=False)
+            for name, count in (("orders", 2), (OFFSETS.topic, 1))
+        }
+        known = SimpleNamespace(topics=topics, info=lambda at: at if at in self.admin.partitions else None)
         cluster: Any = SimpleNamespace(known=known)
         views = OwnerViews(epochs={log_numbered(0): 0})
         searcher = a_searcher(self.admin, lambda: self.admin.now_ms, read_log=lambda _: views)
-        self.question = Question(cluster, Origin("cluster", "a:1"), searcher)
+        self.question = Question(cluster, Origin("cluster", "a:1", owners=TABLE), searcher)
 
-    def hang(self, partition: TopicPartition) -> None:
-        self.admin.begin("app", partition)
-        self.admin.lose_markers("app", commit=False)
+    def hang(self, partition: TopicPartition, name: str = "app") -> None:
+        self.admin.begin(name, partition)
+        self.admin.lose_markers(name, commit=False)
+
+    def pend(self, name: str) -> None:
+        """A hang on the partition with the offsets of the group, in which an offset is pending."""
+        owner = self.admin.begin(name, OFFSETS)
+        self.admin.lose_markers(name, commit=False)
+        row = self.admin.read_partitions([OFFSETS])[OFFSETS].open_transaction(owner.producer_id)
+        assert row is not None
+        self.groups.pend(SpanStart(OFFSETS, owner.producer_id, row.start_offset), NAME, ORDERS)
 
     def explained(self, group: KnownGroup = MEMBER) -> Explanation:
         return of_group(self.question, group)
@@ -126,3 +143,63 @@ def test_a_group_of_which_nothing_shows_what_it_reads_is_never_clear(world: Worl
     assert found.state == "unproven"
     assert found.text[-1].endswith("whether a transaction stops it is not known.")
     assert list(world.question.missing) == [f"which partitions group {NAME} reads"], "the exit code is not 0"
+
+
+def a_group(world: World) -> Explanation:
+    world.positions = GroupPositions({ORDERS: 0, OTHER: 0}, ())
+    return world.explained()
+
+
+def a_topic(world: World) -> Explanation:
+    found = of_topic(world.question, "orders")
+    assert found is not None
+    return found
+
+
+BOTH = pytest.mark.parametrize("ask", [a_group, a_topic])
+AT_1 = "`txnwatch explain --topic orders --partition 1 --bootstrap-server a:1`."
+
+
+@BOTH
+def test_all_hangs_are_named_each_with_the_command_and_whom_to_call(
+    world: World, ask: Callable[[World], Explanation]
+) -> None:
+    world.hang(ORDERS, "first")
+    world.hang(OTHER, "second")
+    world.hang(OTHER, "third")
+    found = ask(world)
+    text = "\n".join(found.text)
+    assert (found.state, found.transactional_id) == ("hanging", "first")
+    assert "\nHANGING: orders-0 from offset 0, transactional id 'first', producer id " in text
+    for start, name in ((0, "second"), (1, "third")):
+        line = next(one for one in found.text if f"'{name}'" in one)
+        assert line.startswith(f"Also HANGING: orders-1 from offset {start}, transactional id '{name}', producer id ")
+        assert line.endswith(f", call Shop (#shop): {AT_1}")
+
+
+@BOTH
+def test_the_worst_is_the_subject_wherever_it_is(world: World, ask: Callable[[World], Explanation]) -> None:
+    world.admin.begin("healthy", ORDERS)
+    world.hang(OTHER, "second")
+    found = ask(world)
+    assert (found.state, found.transactional_id) == ("hanging", "second")
+    assert any(line.startswith("Also open: orders-0 from offset 0, transactional id 'healthy'") for line in found.text)
+
+
+@BOTH
+def test_the_answer_about_many_hangs_is_bounded(world: World, ask: Callable[[World], Explanation]) -> None:
+    for number in range(40):
+        world.hang(OTHER, f"app-{number}")
+    found = ask(world)
+    assert sum("HANGING" in line for line in found.text) == 1 + 5
+    assert found.text[-1].startswith("And 34 more (34 of them hang): `txnwatch find-hanging ")
+
+
+def test_all_transactions_with_pending_offsets_are_named(world: World) -> None:
+    world.pend("first")
+    world.pend("second")
+    world.hang(OTHER, "third")
+    found = a_group(world)
+    assert (found.state, found.transactional_id, found.waiting_groups) == ("hanging", "first", (NAME,))
+    also = [line for line in found.text if line.startswith("Also HANGING: ")]
+    assert [("'second'" in one, "'third'" in one) for one in also] == [(True, False), (False, True)]

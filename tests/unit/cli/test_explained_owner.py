@@ -111,10 +111,41 @@ def test_a_hang_whose_outcome_is_not_known_keeps_its_rehearsal() -> None:
     assert (found.told, found.next) == ((ADVICE, *FLINK["told"]), rehearsal)
 
 
-def test_the_topic_counts_for_a_partition_that_is_held() -> None:
-    held = Explanation("orders-0", "hanging", producer_id=7)
-    assert with_owner(held, TABLE, ORDERS).owner == "orders"
-    assert with_owner(Explanation("orders-0", "all_clear"), TABLE, ORDERS).owner is None
+OPEN_DATA: dict[str, Any] = {"producer_id": 7, "topic": "orders", "partition": 0}
+BY_TOPIC = {
+    "a partition": ({"target": "orders-0", **OPEN_DATA}, "Call orders: found by the topic."),
+    "a topic": ({"target": "orders", **OPEN_DATA}, "Call orders: found by the topic."),
+    "a group behind it": (
+        {"target": "billing", "group_id": "billing", **OPEN_DATA},
+        "Call orders: found by the topic.",
+    ),
+    "a record of it": ({"target": "orders-0@4", **OPEN_DATA}, "Call orders: found by the topic."),
+    "a transaction that holds it": (
+        {"target": "app", "transactional_id": "app", "partitions": ("orders-0", "__consumer_offsets-3")},
+        "Call orders: found by the topic.",
+    ),
+    "a topic that is clear": (
+        {"target": "orders", "topic": "orders", "state": "all_clear"},
+        "Its owner is orders: found by the topic.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("target", "says"), BY_TOPIC.values(), ids=BY_TOPIC.keys())
+def test_an_owner_that_only_the_topic_leads_to_is_said(target: dict[str, Any], says: str) -> None:
+    found = with_owner(Explanation(**{"state": "hanging", **target}), TABLE)
+    assert (found.owner, found.text) == ("orders", (says,))
+
+
+def test_a_transaction_on_topics_of_several_teams_names_each() -> None:
+    table = owners_of({"owner": [{"team": name, "topics": [name]} for name in ("orders", "stock")]}, "file")
+    found = with_owner(Explanation("app", "open", partitions=("orders-0", "orders-1", "stock-0", "other-0")), table)
+    assert found.owner is None
+    assert found.text == ("Call orders about topic orders.", "Call stock about topic stock.")
+
+
+def test_the_owner_of_a_group_is_said_although_nothing_stops_it() -> None:
+    assert with_owner(Explanation("fraud-a", "all_clear", group_id="fraud-a"), TABLE).text == ("Group fraud-a: Risk.",)
 
 
 def test_the_groups_that_are_affected_have_their_owners() -> None:
