@@ -21,6 +21,7 @@ from txnwatch.owners.id_shapes import SHAPES
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.audit.audit_check import SEVERITY_MEANS, Basis, CheckGroup, RemedyLine
 from txnwatch.state.audit.audit_table import CHECKS
+from txnwatch.state.audit.left_out import NO_CHECKS
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, BarrierShows, Output, Phase
 from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Lack, ReadingEffect
 from txnwatch.state.detection.span import EFFECTS
@@ -340,6 +341,7 @@ BLOCKS: dict[str, Callable[[], Content]] = {
     "structs in fields": _structs,
     "decisions": _decisions,
     "severities of the audit": lambda: [*SEVERITY_MEANS.items()],
+    "exposures without a check": lambda: [*NO_CHECKS],
     "checks of the audit": _checks_of_audit,
     **{f"metrics: {group}": partial(list, specs) for group, specs in grouped(METRICS, "group").items()},
 }

@@ -44,6 +44,15 @@ def _set(topic: str, value: str) -> tuple[str, ...]:
     return (*_ALTER, "--entity-type", "topics", "--entity-name", topic, "--add-config", value)
 
 
+_ALL_IDS = ("--transactional-id", "*")
+
+
+def _remove(*resource: str) -> tuple[str, ...]:
+    """The command that removes one rule, exactly."""
+    rule = ("--allow-principal", "{principal}", "--allow-host", "{host}", "--operation", "{operation}", *resource)
+    return ("kafka-acls.sh", "--remove", "--force", *rule)
+
+
 CHECKS: Final = (
     AuditCheck(
         "marker-skipped",
@@ -495,7 +504,18 @@ CHECKS: Final = (
         "transaction. "
         "critical for `User:*`, else info, because brokers and administrators need it",
         "Alter before 3.8; super users",
-        {"least": RemedyLine("all", "keep the right to brokers and administrators")},
+        {
+            "show": RemedyLine("all", "look at the rules", ("kafka-acls.sh", "--list", "--cluster")),
+            "everybody": RemedyLine(
+                "`User:*`",
+                "first grant the right to the brokers and administrators that have it by this rule alone; then remove "
+                "the rule",
+                _remove("--cluster"),
+            ),
+            "one": RemedyLine(
+                "another principal", "unless it is a broker or an administrator: remove its rule", _remove("--cluster")
+            ),
+        },
         "Describe on the cluster",
         "DescribeAcls",
         ("KAFKA-16513",),
@@ -507,7 +527,20 @@ CHECKS: Final = (
         "a principal may write with all transactional ids, so it can fence any application. warn for `User:*`, "
         "else info",
         "rules for a prefix of ids",
-        {"least": RemedyLine("all", "grant Write on transactional ids with the prefix of each application")},
+        {
+            "show": RemedyLine("all", "look at the rules", ("kafka-acls.sh", "--list", *_ALL_IDS)),
+            "everybody": RemedyLine(
+                "`User:*`",
+                "first grant each application Write and Describe on the transactional ids with its prefix; then remove "
+                "the rule",
+                _remove(*_ALL_IDS),
+            ),
+            "one": RemedyLine(
+                "another principal",
+                "first grant it Write and Describe on the transactional ids with its prefix; then remove the rule",
+                _remove(*_ALL_IDS),
+            ),
+        },
         "Describe on the cluster",
         "DescribeAcls",
     ),

@@ -6,7 +6,7 @@ Super users, and the rules of an authorizer that is not Kafka's own, are in no a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
 from txnwatch.state.audit.audit_facts import AclRule, AuditFacts
@@ -85,39 +85,64 @@ def marker_writers(facts: AuditFacts) -> Iterator[Exposure]:
     """Who may write markers."""
     has_alter = any(release >= _ALTER_SINCE for release in facts.releases.values())
     operations = ["ClusterAction", *(["Alter"] if has_alter else [])]
-    yield from _holders(
-        "marker-writers",
-        allowed_to(facts.rules or (), CLUSTER, "kafka-cluster", operations),
-        f"{' or '.join(operations)} on the cluster",
-        "can write markers into any transaction",
-        _CRITICAL,
-    )
+    right = _Right(CLUSTER, "kafka-cluster", tuple(operations), "can write markers into any transaction")
+    yield from _holders("marker-writers", facts.rules or (), right, _CRITICAL)
 
 
 def id_owners(facts: AuditFacts) -> Iterator[Exposure]:
     """Who may fence any transactional id."""
-    holders = [
-        rule.principal
-        for rule in facts.rules or ()
-        if rule.resource == TRANSACTIONAL_ID and rule.name == "*" and rule.is_allowed
-    ]
-    allowed = allowed_to(facts.rules or (), TRANSACTIONAL_ID, "*", ["Write"]) if holders else []
-    yield from _holders("id-owners", allowed, "Write on all transactional ids", "can fence any application", _WARN)
+    right = _Right(TRANSACTIONAL_ID, "*", ("Write",), "can fence any application")
+    yield from _holders("id-owners", facts.rules or (), right, _WARN)
+
+
+class _Right(NamedTuple):
+    resource: str
+    name: str
+    operations: tuple[str, ...]
+    effect: str
+
+    def __str__(self) -> str:
+        on = "the cluster" if self.resource == CLUSTER else f"all {self.resource}s"
+        return f"{' or '.join(self.operations)} on {on}"
+
+    def grants(self, rules: Collection[AclRule], principal: str) -> list[AclRule]:
+        """The rules that allow it to a principal."""
+        return [
+            rule
+            for rule in rules
+            if (rule.resource, rule.principal, rule.is_allowed) == (self.resource, principal, True)
+            and rule.operation in {*self.operations, "All"}
+            and _fits(rule, self.name)
+        ]
 
 
 def _holders(
-    name: str, allowed: list[str], right: str, effect: str, of_everybody: ExposureSeverity
+    name: str, rules: Collection[AclRule], right: _Right, of_everybody: ExposureSeverity
 ) -> Iterator[Exposure]:
+    allowed = allowed_to(rules, right.resource, right.name, right.operations)
     others = [principal for principal in allowed if principal != EVERYBODY]
     for principals, severity in (([EVERYBODY] if EVERYBODY in allowed else [], of_everybody), (others, _INFO)):
         if principals:
+            granted = [rule for principal in principals for rule in right.grants(rules, principal)]
             yield exposure(
                 name,
                 severity,
-                f"{some_names(principals, _NAMED)} {effect}",
+                f"{some_names(principals, _NAMED)} {right.effect}",
                 Basis.PROVEN,
                 [cut(principal) for principal in principals],
-                [SeenValue("DescribeAcls", right, f"allowed to {some_names(principals, _NAMED)}")],
-                [remedy(name, "least")],
+                [SeenValue("DescribeAcls", str(right), f"allowed to {some_names(principals, _NAMED)}")],
+                [
+                    remedy(name, "show"),
+                    *(
+                        remedy(
+                            name,
+                            "everybody" if rule.principal == EVERYBODY else "one",
+                            principal=rule.principal,
+                            host=rule.host,
+                            operation=rule.operation,
+                        )
+                        for rule in granted[:_NAMED]
+                    ),
+                ],
                 key=principals[0],
             )

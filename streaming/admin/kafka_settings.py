@@ -90,14 +90,15 @@ def settings_of(cluster: Cluster, nodes: Iterable[BrokerId], names: Sequence[str
     requests = {
         node: partial(configs_request, of=ConfigOf.BROKER, resources=[str(node)], names=names) for node in nodes
     }
-    return {node: _settings_in(answer) for node, answer in cluster.ask(requests, cluster.timeout_s).items()}
+    return {node: settings_in(answer) for node, answer in cluster.ask(requests, cluster.timeout_s).items()}
 
 
-def _settings_in(answer: Any) -> Settings:
+def settings_in(answer: Any) -> Settings:
+    """The settings of the one broker in an answer, which may also have those of topics."""
     if isinstance(answer, BrokerError):
         return Settings({}, Problem.from_error(answer))
     try:
-        result = the_one(answer.results)
+        result = the_one([result for result in answer.results if result.resource_type != ConfigOf.TOPIC])
     except BrokerError as exc:
         return Settings({}, Problem.from_error(exc))
     problem = problem_of(result.error_code)

@@ -1,4 +1,4 @@
-"""The ACLs that `txnwatch audit` judges, with four requests: two internal topics, the cluster, all transactional ids.
+"""The ACLs that `txnwatch audit` judges, with three requests: each internal topic, the cluster.
 
 Apart: checkup.py asks about one topic of txnwatch.
 """
@@ -12,7 +12,7 @@ from txnwatch.state.audit.audit_facts import AclRule, NotAudited
 from txnwatch.state.audit.right_checks import CLUSTER, TOPIC, TRANSACTIONAL_ID
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ErrorCode
-from txnwatch.streaming.admin.kafka_settings import MATCH, describe_acls
+from txnwatch.streaming.admin.kafka_settings import ANY, MATCH, describe_acls
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import problem_of
 
@@ -20,11 +20,12 @@ from txnwatch.streaming.client.connection import problem_of
 _RESOURCES: Final = {2: TOPIC, 4: CLUSTER, 5: TRANSACTIONAL_ID}
 _OPERATIONS: Final = {2: "All", 4: "Write", 7: "Alter", 9: "ClusterAction"}
 _LITERAL, _PREFIXED, _ALLOW = 3, 4, 3
+# A rule for `*` matches each name. So the first, which asks for any kind of resource, also has the rules for all
+# transactional ids.
 _ASKED: Final = (
-    (2, TRANSACTION_STATE_TOPIC, MATCH),
+    (ANY, TRANSACTION_STATE_TOPIC, MATCH),
     (2, CONSUMER_OFFSETS_TOPIC, MATCH),
     (4, "kafka-cluster", _LITERAL),
-    (5, "*", _LITERAL),
 )
 
 

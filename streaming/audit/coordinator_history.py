@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from txnwatch.state.audit.audit_facts import AuditedId, LoggedState, NotAudited
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.facts import NoticeKind, PartitionNotice
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import (
+    FIRST_OFFSET,
     TRANSACTION_STATE_TOPIC,
     DurationMs,
     Offset,
@@ -26,7 +28,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.hidden_topics import why_no_log
 from txnwatch.streaming.log.coordinator_log import logs_of
-from txnwatch.streaming.log.lookups import list_extents, read_parts
+from txnwatch.streaming.log.lookups import read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records, quick_record
 from txnwatch.streaming.wire.internal_topics import quick_decode
@@ -121,32 +123,37 @@ class IdHistoryFold(BatchWalker):
 def read_ids(cluster: Cluster, max_bytes: int) -> IdHistories:
     """All transactional ids of the log.
 
-    A part that is not read is in `missing`: then the ids of that partition are left out.
+    A part that is not read is in `missing`: then the ids of that partition are left out. What retention has deleted is
+    no part of the log.
     """
     try:
         logs = logs_of(cluster)
         if not logs:
             return IdHistories(None, (NotAudited(TRANSACTION_STATE_TOPIC, str(why_no_log(cluster))),))
-        parts = list_extents(cluster, logs)
+        topic_id, ends = cluster.known.topics[TRANSACTION_STATE_TOPIC].topic_id, cluster.list_offsets(logs)
         reads = read_parts(
             cluster,
-            [RangeReading(log.part(), IdHistoryFold) for log in parts.values() if isinstance(log, Range)],
+            [
+                RangeReading(Range(log, topic_id, FIRST_OFFSET, end.offset), IdHistoryFold)
+                for log, end in ends.items()
+                if isinstance(end, ListedOffset)
+            ],
             max_bytes=max_bytes,
         )
     except BrokerError as exc:
         return IdHistories(None, (NotAudited(TRANSACTION_STATE_TOPIC, str(exc)),))
-    missing = [NotAudited(str(partition), str(log)) for partition, log in parts.items() if isinstance(log, Problem)]
+    missing = [NotAudited(str(partition), str(end)) for partition, end in ends.items() if isinstance(end, Problem)]
     ids: dict[str, AuditedId] = {}
     for read in reads:
-        if read.notices:
-            missing.append(NotAudited(str(read.partition), _why(read, max_bytes)))
+        unread = [notice for notice in read.notices if notice.kind is not NoticeKind.LOST or not read.fold.is_done]
+        if unread:
+            missing.append(NotAudited(str(read.partition), _why(unread[0], max_bytes)))
         else:
             ids |= dict(_ids(read, len(logs)))
     return IdHistories(ids if len(missing) < len(logs) else None, tuple(missing))
 
 
-def _why(read: RangeReading[IdHistoryFold], max_bytes: int) -> str:
-    notice = read.notices[0]
+def _why(notice: PartitionNotice, max_bytes: int) -> str:
     if notice.kind is NoticeKind.LEFT:
         return f"the log has more than {max_bytes} bytes: raise --max-log-bytes"
     return notice.detail

@@ -1,17 +1,16 @@
-"""Asks a cluster for what `txnwatch audit` judges. Every request only reads, and their number is bounded.
+"""Asks a cluster for what `txnwatch audit` judges. Every request only reads, and no two ask the same.
 
-With B brokers and T topics with transactional data: ApiVersions and DescribeConfigs of each broker, 2 B; Metadata, 1;
-the coordinators' log, ListOffsets 2 B and its Fetches; DescribeProducers of the topics that the log does not name, B;
-DescribeConfigs of the T topics, 1 for 500; DescribeAcls, 4.
+With B brokers: what each broker supports, from the start of its connection; Metadata, 1; the coordinators' log,
+ListOffsets B and its Fetches; DescribeProducers of the topics that the log does not name, B; DescribeConfigs of each
+broker, of which one also returns the settings of up to 500 topics, B; DescribeAcls, 3. docs/audit.md has the reasons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
-
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from txnwatch.state.audit.audit_facts import (
     AnswerOfBroker,
@@ -32,7 +31,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.text import grouped, some
-from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request, settings_of
+from txnwatch.streaming.admin.kafka_settings import ConfigOf, Settings, configs_request, settings_in
 from txnwatch.streaming.admin.transaction_requests import Filters, describe_producers, list_filtered
 from txnwatch.streaming.audit.acl_rules import read_rules
 from txnwatch.streaming.audit.coordinator_history import IdHistories, read_ids
@@ -51,9 +50,7 @@ def gather(cluster: Cluster, max_log_bytes: int | None, is_wanted: Callable[[str
     Raises:
         BrokerError: no broker answers.
     """
-    brokers = _brokers(cluster)
     topics, racks = _metadata(cluster)
-    brokers = {node: replace(broker, rack=racks.get(node)) for node, broker in brokers.items()}
     ids, missing = read_ids(cluster, max_log_bytes) if max_log_bytes is not None else IdHistories(None, ())
     if TRANSACTION_STATE_TOPIC not in topics and max_log_bytes is not None:
         ids, missing = _without_log(cluster, missing)
@@ -62,7 +59,8 @@ def gather(cluster: Cluster, max_log_bytes: int | None, is_wanted: Callable[[str
     if is_wanted is not None:
         transactional = {place for place in transactional if is_wanted(place.topic)}
     judged = {place.topic for place in transactional} | ({TRANSACTION_STATE_TOPIC} & topics.keys())
-    settings = _topic_settings(cluster, sorted(judged & topics.keys()))
+    of_brokers, settings = _settings(cluster, sorted(judged & topics.keys()))
+    brokers = {node: replace(_shown(cluster, node, of_brokers[node]), rack=racks.get(node)) for node in of_brokers}
     acls = read_rules(cluster)
     return AuditFacts(
         brokers=brokers,
@@ -90,37 +88,22 @@ def _without_log(cluster: Cluster, missing: tuple[NotAudited, ...]) -> IdHistori
 # Brokers.
 
 
-def _brokers(cluster: Cluster) -> dict[BrokerId, AnswerOfBroker]:
-    known = cluster.known.brokers
-    settings = settings_of(cluster, known, BROKER_SETTINGS)
-    answers = cluster.ask(dict.fromkeys(known, _api_versions), cluster.timeout_s)
-    found = {}
-    for node, answer in answers.items():
-        values, problem = settings[node]
-        needs = problem.with_right("DESCRIBE_CONFIGS on the cluster") if problem is not None else None
-        found[node] = replace(_answered(answer), settings=values, settings_problem=needs)
-    return found
-
-
-def _api_versions(connection: Connection) -> ApiVersionsRequest:
-    """Version 4 also shows features whose lowest level is 0; before it they are left out."""
-    version = connection.require_version(ApiVersionsRequest, highest=4)
-    return ApiVersionsRequest(version=version, client_software_name="txnwatch", client_software_version="0")
-
-
-def _answered(answer: Any) -> AnswerOfBroker:
-    if isinstance(answer, BrokerError):
-        return AnswerOfBroker(problem=Problem.from_error(answer))
-    problem = problem_of(answer.error_code)
-    if problem is not None:
-        return AnswerOfBroker(problem=problem)
-    epoch = getattr(answer, "finalized_features_epoch", None)
+def _shown(cluster: Cluster, node: BrokerId, settings: Settings) -> AnswerOfBroker:
+    """What a broker has shown when its connection began; its settings."""
+    try:
+        shown = cluster.node(node).shown
+    except BrokerError as exc:
+        return AnswerOfBroker(problem=Problem.from_error(exc), settings_problem=settings.problem)
+    epoch = getattr(shown, "finalized_features_epoch", None)
     is_known = epoch is not None and epoch >= 0
-    finalized = {one.name: one.max_version_level for one in answer.finalized_features or ()}
+    finalized = {one.name: one.max_version_level for one in shown.finalized_features or ()}
+    problem = settings.problem
     return AnswerOfBroker(
-        versions={one.api_key: (one.min_version, one.max_version) for one in answer.api_keys},
-        supported={one.name: one.max_version for one in answer.supported_features or ()},
+        versions={one.api_key: (one.min_version, one.max_version) for one in shown.api_keys},
+        supported={one.name: one.max_version for one in shown.supported_features or ()},
         finalized=finalized if is_known else None,
+        settings=settings.values,
+        settings_problem=problem.with_right("DESCRIBE_CONFIGS on the cluster") if problem is not None else None,
     )
 
 
@@ -129,9 +112,7 @@ def _answered(answer: Any) -> AnswerOfBroker:
 
 def _metadata(cluster: Cluster) -> tuple[dict[str, AuditedTopic], dict[BrokerId, str | None]]:
     """Every topic that is shown, and the racks of the brokers."""
-    connection = cluster.any_connection()
-    version = connection.require_version(MetadataRequest, highest=12, lowest=1)
-    answer = cluster.call(connection, MetadataRequest(version=version, topics=None, allow_auto_topic_creation=False))
+    answer = cluster.whole_metadata()
     topics = {
         topic.name: AuditedTopic(
             topic.name,
@@ -167,25 +148,45 @@ def _transactional(
     return found, tuple(missing)
 
 
-_Settings = Mapping[str, SetValue] | Problem
+_OfTopic = Mapping[str, SetValue] | Problem
 
 
-def _topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, _Settings]:
-    """The settings of each topic, or why they are not known."""
-    found: dict[str, _Settings] = {}
-    for begin in range(0, len(names), _TOPICS_AT_ONCE):
-        part = names[begin : begin + _TOPICS_AT_ONCE]
+def _settings(cluster: Cluster, names: Sequence[str]) -> tuple[dict[BrokerId, Settings], dict[str, _OfTopic]]:
+    """The settings of each broker, and those of each topic, or why they are not known.
+
+    Each broker has its own settings, and any broker has those of all topics: so the first topics are asked for in the
+    request to one broker, and the others, or those of a broker that does not answer, of any broker.
+    """
+    first = next(iter(cluster.known.brokers), None)
+
+    def request(connection: Connection, node: BrokerId) -> Any:
+        asked = configs_request(connection, ConfigOf.BROKER, [str(node)], BROKER_SETTINGS)
+        if node == first:
+            asked.resources += _asked_of_topics(connection, names[:_TOPICS_AT_ONCE]).resources
+        return asked
+
+    answers = cluster.ask({node: partial(request, node=node) for node in cluster.known.brokers}, cluster.timeout_s)
+    of_brokers = {node: settings_in(answer) for node, answer in answers.items()}
+    found = dict(_of_topics(answers[first])) if first is not None else {}
+    left = [name for name in names if name not in found]
+    for begin in range(0, len(left), _TOPICS_AT_ONCE):
+        part = left[begin : begin + _TOPICS_AT_ONCE]
         try:
-            found |= dict(_settings_at_once(cluster, part))
+            connection = cluster.any_connection()
+            found |= dict(_of_topics(cluster.call(connection, _asked_of_topics(connection, part))))
         except BrokerError as exc:
             found |= dict.fromkeys(part, Problem.from_error(exc))
-    return found
+    return of_brokers, found
 
 
-def _settings_at_once(cluster: Cluster, names: Iterable[str]) -> Iterator[tuple[str, _Settings]]:
-    connection = cluster.any_connection()
-    answer = cluster.call(connection, configs_request(connection, ConfigOf.TOPIC, names, TOPIC_SETTINGS))
-    for result in answer.results:
+def _asked_of_topics(connection: Connection, names: Sequence[str]) -> Any:
+    return configs_request(connection, ConfigOf.TOPIC, names, TOPIC_SETTINGS)
+
+
+def _of_topics(answer: Any) -> Iterator[tuple[str, _OfTopic]]:
+    for result in answer.results if not isinstance(answer, BrokerError) else ():
+        if result.resource_type != ConfigOf.TOPIC:
+            continue
         problem = problem_of(result.error_code)
         yield (
             result.resource_name,
@@ -195,7 +196,7 @@ def _settings_at_once(cluster: Cluster, names: Iterable[str]) -> Iterator[tuple[
         )
 
 
-def _with_settings(topic: AuditedTopic, settings: _Settings | None, transactional: set[TopicPartition]) -> AuditedTopic:
+def _with_settings(topic: AuditedTopic, settings: _OfTopic | None, transactional: set[TopicPartition]) -> AuditedTopic:
     numbers = frozenset(number for number in topic.partitions if topic.place(number) in transactional)
     if isinstance(settings, Problem):
         return replace(topic, transactional=numbers, settings_problem=settings)

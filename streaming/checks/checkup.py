@@ -20,7 +20,6 @@ from kafka.protocol.admin import (
     ListTransactionsRequest,
 )
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
@@ -255,19 +254,14 @@ def broker_facts(cluster: Cluster, node: BrokerId, endpoint: str) -> BrokerFacts
         connection = cluster.node(node)
         versions = {request.name: connection.version(request) for request in _APIS}
         settings, problem = settings_of(cluster, [node], SETTINGS)[node]
-        level = _transaction_version(cluster, connection)
+        level = _transaction_version(connection)
     except BrokerError as exc:
         return BrokerFacts(endpoint, Problem.from_error(exc))
     return BrokerFacts(endpoint, None, versions, level, settings, problem)
 
 
-def _transaction_version(cluster: Cluster, connection: Connection) -> int | None:
-    version = connection.version(ApiVersionsRequest, highest=3)
-    if version is None or version < 3:
-        return None
-    request = ApiVersionsRequest(version=version, client_software_name="txnwatch", client_software_version="0")
-    answer = cluster.call(connection, request)
-    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
+def _transaction_version(connection: Connection) -> int | None:
+    levels = {feature.name: feature.max_version_level for feature in connection.shown.finalized_features or ()}
     return levels.get("transaction.version")
 
 

@@ -438,11 +438,23 @@ class Cluster:
         Raises:
             BrokerError: the broker cannot be reached.
         """
+        return metadata_of(self._metadata_answer(endpoint, topics))
+
+    def _metadata_answer(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Any:
         connection = self.connection(endpoint)
         version = connection.require_version(MetadataRequest, highest=12, lowest=1)
         wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(version=version, topics=wanted, allow_auto_topic_creation=False)
-        return metadata_of(self.call(connection, request))
+        return self.call(connection, MetadataRequest(version=version, topics=wanted, allow_auto_topic_creation=False))
+
+    def whole_metadata(self) -> Any:
+        """The MetadataResponse of one broker about all topics, with what `known`, which is set from it, leaves out.
+
+        Raises:
+            BrokerError: no broker answered; the message lists each with its error.
+        """
+        answer = self._first_answer(self._metadata_answer, "all")
+        self.metadata = newest(self.metadata, metadata_of(answer))
+        return answer
 
     def call(self, connection: Connection, request: Any) -> Any:
         """Sends one request to one broker and returns its answer.

@@ -239,7 +239,7 @@ def error_name(code: int) -> str:
 #
 # Both must end before the deadline of the set-up, however long the broker throttles them.
 
-_API_VERSIONS = 3
+_API_VERSIONS = 4  # from it on, a feature whose lowest level is 0 is in the answer, too
 _UNSUPPORTED_VERSION = 35
 _MOST_MESSAGES = 16  # of one login; Kerberos needs four
 _SESSION_PART = 0.85  # of a SASL session that is used
@@ -257,20 +257,24 @@ class NewConnection(Protocol):
         """Closes the connection, and returns the error to raise."""
 
 
-def _supported_versions(connection: NewConnection, deadline: float) -> dict[int, tuple[int, int]]:
-    """The lowest and the highest version of each request that the broker supports, by API key.
+def _first_answer(connection: NewConnection, deadline: float) -> Any:
+    """The ApiVersionsResponse: what the broker supports. An older broker says which version of this request it has.
 
     Raises:
-        BrokerError: the broker does not return them before the deadline, on the monotonic clock.
+        BrokerError: the broker does not return it before the deadline, on the monotonic clock.
     """
-    for version in (_API_VERSIONS, 0):
+    version, code = _API_VERSIONS, _UNSUPPORTED_VERSION
+    for _ in range(2):
         request = ApiVersionsRequest(version=version, client_software_name="txnwatch", client_software_version="0")
         response = _call(connection, request, deadline)
-        if response.error_code == 0:
-            return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        if response.error_code != _UNSUPPORTED_VERSION:
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            return response
+        if code != _UNSUPPORTED_VERSION:
             break
-    raise BrokerError(f"{connection.endpoint} did not return its API versions: {error_name(response.error_code)}")
+        known = (api.max_version for api in response.api_keys if api.api_key == ApiVersionsRequest.API_KEY)
+        version = min(next(known, 0), _API_VERSIONS)
+    raise BrokerError(f"{connection.endpoint} did not return its API versions: {error_name(code)}")
 
 
 def authenticate(connection: NewConnection, login: Login, protocol: str, deadline: float) -> float:
@@ -328,6 +332,7 @@ class Connection:
     Attributes:
         pace: how many bytes a Fetch asks for.
         identity: differs from that of each other connection, also of other processes.
+        shown: the ApiVersionsResponse of the broker, when the connection began.
     """
 
     def __init__(
@@ -357,6 +362,7 @@ class Connection:
         self.pace = Pace()
         self.identity = secrets.token_hex(4)
         self._buffer = memoryview(bytearray(_FIRST_BUFFER))
+        self.shown: Any = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_proven = self._is_set_up = False
         self._session_end = NEVER
@@ -364,7 +370,8 @@ class Connection:
         deadline = time.monotonic() + timeout_s
         self._socket = self._connected(timeout_s)
         try:
-            self._versions = _supported_versions(self, deadline)
+            self.shown = _first_answer(self, deadline)
+            self._versions = {api.api_key: (api.min_version, api.max_version) for api in self.shown.api_keys}
             if security.login is not None:
                 self._session_end = authenticate(self, security.login, security.protocol, deadline)
             self._is_set_up = True

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from kafka.protocol.metadata import ApiVersionsResponse
+
 from txnwatch.state.model.errors import BrokerError, WireError
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import decode_answer
@@ -32,6 +34,7 @@ class _Connection:
     """Answers each request with the next bytes."""
 
     endpoint, is_open, throttled_s = BROKER, True, 0.0
+    shown = ApiVersionsResponse(finalized_features=[])
 
     def __init__(self, answers: Iterator[bytes]) -> None:
         self._answers = answers

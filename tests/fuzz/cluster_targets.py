@@ -19,7 +19,6 @@ from fuzz import broker_answers
 from fuzz.answers import AnsweringCluster, on_cluster, packed, recorded
 from fuzz.broker_answers import encoded
 from fuzz.target import Target
-from support.scripted_brokers import api_versions
 from txnwatch.state.model.ports import MarkerSpec, NotSent
 from txnwatch.state.model.values import Problem, TopicPartition
 from txnwatch.streaming.admin.group_rights import group_rights
@@ -268,9 +267,8 @@ TARGETS = [
     ),
     _target(
         "broker_facts",
-        "answers to DescribeConfigs and ApiVersions",
+        "an answer to DescribeConfigs",
         _broker_facts,
         DescribeConfigs=_SCAN,
-        ApiVersions=api_versions(),
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,15 +17,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from support.audit_runs import Rows, audit_rows, severities
 from support.raw_producer import RawProducer
+from support.sent_requests import sent_requests
 from support.servers import Clusters, connect
 from support.shell_tools import ShellTools
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.state.audit.exposure_rows import PeriodicAudit
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.audit.gathering import gather
+from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.watch.hourly_audit import HourlyAudit
 from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
@@ -142,6 +145,39 @@ def test_a_healthy_cluster_has_no_warning_and_the_old_level_is_raised(
     eventually(
         lambda: severities(rows_of(audited, capsys)) == BY_RELEASE[audited.version], 20.0, "the finding to be gone"
     )
+
+
+def test_it_sends_fewer_requests_than_a_census_and_moves_fewer_bytes(audited: AuditedCluster) -> None:
+    """Without the log, as a watch repeats it; ApiVersions is asked by the start of each connection, and not again."""
+    with contextlib.closing(connect(audited.kafka)) as cluster:
+        create_topic(cluster, "many", partitions=500)
+    with sent_requests() as sent:
+        with contextlib.closing(connect(audited.kafka)) as cluster:
+            gather(cluster, None)
+            of_audit, moved = len(sent), cluster.traffic.sent + cluster.traffic.received
+            asked = Counter(sent)
+        sent.clear()
+        with contextlib.closing(connect(audited.kafka)) as cluster:
+            topics = {
+                name: topic for name, topic in cluster.refresh().topics.items() if name != TRANSACTION_STATE_TOPIC
+            }
+            wanted = {
+                TopicPartition(name, at): Asked(of.topic_id) for name, of in topics.items() for at in of.partitions
+            }
+            *_, taken = take_census(cluster, Census(wanted, 1, is_round=True))
+            of_census = cluster.traffic.sent + cluster.traffic.received
+    assert (taken, len(wanted)) != (None, 0)
+    assert asked == {
+        "ApiVersionsRequest": 3
+        if audited.is_4
+        else 3 + 3 * (audited.version < "3.9"),  # an old broker refuses version 4
+        "MetadataRequest": 1,
+        "DescribeProducersRequest": 3,
+        "DescribeConfigsRequest": 3,
+        "DescribeAclsRequest": 1,
+    }
+    assert of_audit < len(sent)
+    assert moved < of_census
 
 
 def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -65,7 +64,7 @@ def test_what_ids_do_is_found(
 ) -> None:
     (partition,) = create_topic(cluster, unique("ids"))
     for number in range(3):
-        begun(cluster, f"slow-{number}", partition, 1_000)
+        begun(cluster, f"slow-{number}", partition, 4_000)
     for _ in range(3):
         begun(cluster, "shared", partition)
     last = RawProducer(cluster, "shared").init()
@@ -78,7 +77,6 @@ def test_what_ids_do_is_found(
     await_end(cluster, last, partition)
     owners = tmp_path / "owners.toml"
     owners.write_text(OWNERS)
-    time.sleep(2.0)  # the three timeouts
     expected = {
         ("warn", "times-out", "slow-{n}"),
         ("warn", "fenced-while-open", "shared"),
@@ -87,7 +85,7 @@ def test_what_ids_do_is_found(
         ("info", "old-protocol", "clients"),
     }
     flags = ("--owners-file", str(owners))
-    eventually(lambda: findings(rows_of(kafka_with_rights, capsys, *flags)) >= expected, 20.0, "the findings")
+    eventually(lambda: findings(rows_of(kafka_with_rights, capsys, *flags)) >= expected, 40.0, "the findings")
     rows = rows_of(kafka_with_rights, capsys, *flags)
     of_ids = {(row["check"], row["subject"]) for row in rows if row["group"] == "transactional ids"}
     assert of_ids == {(check, subject) for _, check, subject in expected}
@@ -133,10 +131,26 @@ def test_a_right_on_the_internal_topics_is_found_and_denied(
         20.0,
         "nobody to write to the internal topics",
     )
+    own = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "app-*")
+    grants[0].add(own)  # what the remedy says first
+    assert "name=*" in follow_all(tools, rows_of(kafka_with_rights, capsys), "id-owners")
+    eventually(
+        lambda: not any(check == "id-owners" for _, check, _ in findings(rows_of(kafka_with_rights, capsys))),
+        20.0,
+        "no rule for all ids",
+    )
+    listed = tools.run(f"kafka-acls.sh --bootstrap-server {kafka_with_rights.bootstrap_servers} --list")
+    assert "name=app-, patternType=PREFIXED" in listed, "the other rule stays"
 
 
-def test_a_right_to_write_markers_is_found(
-    kafka_with_rights: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
+def follow_all(tools: ShellTools, rows: Rows, check: str) -> str:
+    """Runs each command of a check's findings as it is printed; what they print."""
+    lines = [remedy["command"] for row in rows if row["check"] == check for remedy in row["remedies"]]
+    return "".join(tools.run(line) for line in dict.fromkeys(lines) if line is not None)
+
+
+def test_a_right_to_write_markers_is_found_and_removed(
+    kafka_with_rights: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alter = Right(AclOperation.ALTER, ResourceType.BROKER)
     describe = Right(AclOperation.DESCRIBE, ResourceType.BROKER)
@@ -150,8 +164,12 @@ def test_a_right_to_write_markers_is_found(
     admin.add(alter)
     everybody.add(alter)
     assert holders() == {("info", "marker-writers", "User:admin"), ("critical", "marker-writers", "User:*")}
-    everybody.remove(alter)
-    assert holders() == {("info", "marker-writers", "User:admin")}, "it is kept to administrators"
+    rows, tools = rows_of(kafka_with_rights, capsys), ShellTools(tmp_path)
+    of_everybody = [row for row in rows if row["subject"] == "User:*"]
+    assert "principal=User:admin" in follow_all(tools, of_everybody, "marker-writers"), "the rules are shown"
+    eventually(lambda: holders() == {("info", "marker-writers", "User:admin")}, 20.0, "it to be kept to administrators")
+    follow_all(tools, rows_of(kafka_with_rights, capsys), "marker-writers")
+    eventually(lambda: holders() == set(), 20.0, "nobody to have the right")
 
 
 def test_partitions_that_are_added_to_the_coordinators_log_are_proven(

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(on_docker(), reason="the version of the image ma
 
 # The broker has a newer version, which nothing of txnwatch needs. Its answers to older versions are the same.
 NEWER = {
-    "ApiVersions": 5,  # names the cluster and the node, against connections to a wrong one; version 3 is sent
+    "ApiVersions": 5,  # names the cluster and the node, against connections to a wrong one; version 4 is sent
     "TxnOffsetCommit": 6,  # topics by id; only clients send it
     "DeleteGroups": 3,  # another error; only administrators send it
 }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from support.sent_requests import sent_requests
 from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.hurt_groups import Hold, groups_of
@@ -12,8 +15,8 @@ from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import SpanStart, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.audit.gathering import gather
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
@@ -30,17 +33,10 @@ OF_NEWER_GROUPS = {"ConsumerGroupDescribeRequest", "StreamsGroupDescribeRequest"
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def sent() -> Iterator[list[str]]:
     """The kinds of requests that are sent, in order."""
-    found: list[str] = []
-    send = Connection.send
-
-    def counting(connection: Connection, request: object, *more: float) -> None:
-        found.append(type(request).__name__)
-        send(connection, request, *more)
-
-    monkeypatch.setattr(Connection, "send", counting)
-    return found
+    with sent_requests() as found:
+        yield found
 
 
 def topic_of(cluster: Cluster, size: int) -> list[TopicPartition]:
@@ -74,6 +70,24 @@ def test_a_census_asks_each_broker_three_times_and_one_of_them_for_the_ids_of_to
     assert isinstance(found, CensusTaken)
     assert found.taken.keys() == set(partitions)
     assert sent == BRACKET
+
+
+OF_AN_AUDIT = ["MetadataRequest", "DescribeProducersRequest", "DescribeConfigsRequest", "DescribeAclsRequest"]
+OF_THE_LOG = ["ListOffsetsRequest", "FetchRequest"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_audit_asks_each_broker_once_for_each_thing(cluster: Cluster, sent: list[str], size: int) -> None:
+    """Without the log, as a watch repeats it, it sends as many requests as a census."""
+    topic_of(cluster, size)
+    sent.clear()
+    gather(cluster, None)
+    assert sent == OF_AN_AUDIT
+    assert len(sent) <= len(BRACKET)
+    sent.clear()
+    gather(cluster, 100_000_000)
+    assert [name for name in sent if name != "FetchRequest"] == [*OF_AN_AUDIT[:1], OF_THE_LOG[0], *OF_AN_AUDIT[1:]]
+    assert list(dict.fromkeys(sent)) == [*OF_AN_AUDIT[:1], *OF_THE_LOG, *OF_AN_AUDIT[1:]]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 
@@ -48,11 +48,15 @@ def framed(*bodies: bytes) -> bytes:
     return b"".join(len(answer).to_bytes(4, "big") + answer for answer in answers)
 
 
-def api_versions(throttle_ms: int = 0, version: int = 3) -> bytes:
-    key = ApiVersionsResponse.ApiVersion(api_key=3, min_version=0, max_version=12)
+def api_versions(throttle_ms: int = 0, version: int = 4, error_code: int = 0, own_version: int = 4) -> bytes:
+    """The first answer; an error is in version 0, and has the versions of this request that the broker knows."""
+    highest = {3: 12, ApiVersionsRequest.API_KEY: own_version}
     made = ApiVersionsResponse(
-        error_code=0,
-        api_keys=[key],
+        error_code=error_code,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=high)
+            for key, high in highest.items()
+        ],
         throttle_time_ms=throttle_ms,
         supported_features=[],
         finalized_features_epoch=-1,

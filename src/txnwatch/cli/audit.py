@@ -20,7 +20,6 @@ from txnwatch.cli.one_shot import (
     ask,
     count,
     kafka_text,
-    never,
 )
 from txnwatch.cli.output import CLEAN, CommandAnswer, LeftOut, NotChecked, write
 from txnwatch.state.audit.audit_check import ExposureSeverity
@@ -28,6 +27,7 @@ from txnwatch.state.audit.audit_table import BY_NAME, CHECKS
 from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import AuditRow, row_of_exposure, summary
 from txnwatch.state.audit.exposures import Exposure, explained, of_the_week
+from txnwatch.state.audit.left_out import NO_CHECKS
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text import Grantee
@@ -37,12 +37,15 @@ from txnwatch.streaming.client.security import principal_of
 
 DEFAULT_LOG_BYTES: Final = 100_000_000
 _SEVERITIES: Final = tuple(map(str, ExposureSeverity))
-_NO_HANGS: Final = "audit does not look for hangs: run `txnwatch find-hanging`"
+_NOT_LOOKED_FOR: Final = (
+    f"no check looks for {', '.join(one.name for one in NO_CHECKS)}: `txnwatch audit --list` has the reasons; "
+    "audit does not look for hangs: run `txnwatch find-hanging`"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckLine:
-    """A check of the table, for `--list`."""
+    """A check of the table, for `--list`; or an exposure without a check, and then `silent` has the reason."""
 
     check: str
     group: str
@@ -56,6 +59,10 @@ class CheckLine:
 
     def lines(self) -> Iterator[str]:
         """The check as text."""
+        if not self.severities:
+            yield f"{self.check}  (no check)"
+            yield f"  {self.fires}: {self.silent}"
+            return
         yield f"{self.check}  ({self.group}; {', '.join(self.severities)})"
         yield f"  fires: {self.fires}"
         yield f"  silent: {self.silent}"
@@ -74,7 +81,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "transactional data for what can make a transaction hang, before one hangs. Each finding has its evidence and "
         "its remedies. It changes nothing. What could not be checked is listed as not checked.",
     )
-    add_connection_flags(parser, never)
+    add_connection_flags(parser, is_required=False)
     parser.add_argument("--list", action="store_true", help="list the checks, and ask no broker")
     parser.add_argument("--topic", type=_pattern, metavar="REGEX", help="judge only topics with such a name")
     parser.add_argument(
@@ -131,7 +138,8 @@ def run(parsed: argparse.Namespace) -> int:
         ConfigError: no bootstrap server is given, and the checks are not only listed.
     """
     if parsed.list:
-        write(CommandAnswer("audit", "", CheckLine, [*map(_check_line, CHECKS)]), parsed.format)
+        without = (CheckLine(one.name, "", (), one.exposure, one.why, "", "") for one in NO_CHECKS)
+        write(CommandAnswer("audit", "", CheckLine, [*map(_check_line, CHECKS), *without]), parsed.format)
         return CLEAN
     if parsed.bootstrap_server is None:
         raise ConfigError("expected --bootstrap-server, or --list")
@@ -181,7 +189,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
             *([LeftOut(len(muted), "findings", "--ignore")] if muted else []),
             *([LeftOut(len(minor), "findings", f"less than --min-severity {parsed.min_severity}")] if minor else []),
         ),
-        summary=f"{summary(shown, has_all=not result.missing)}; {_NO_HANGS}",
+        summary=f"{summary(shown, has_all=not result.missing)}; {_NOT_LOOKED_FOR}",
         found=any(one.severity.rank <= ExposureSeverity(parsed.fail_on or "critical").rank for one in shown),
     )
 

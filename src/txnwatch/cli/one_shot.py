@@ -192,19 +192,7 @@ _KEY_FILE = f"{ENVIRONMENT_PREFIX}EVENTS_KEY_FILE"
 _BOOTSTRAP, _PROPERTIES = f"{ENVIRONMENT_PREFIX}BOOTSTRAP_SERVER", f"{ENVIRONMENT_PREFIX}COMMAND_CONFIG"
 
 
-def always(_: argparse.Namespace) -> bool:
-    """A command that needs a server, whatever its arguments are."""
-    return True
-
-
-def never(_: argparse.Namespace) -> bool:
-    """A command that itself says which of its arguments need a server."""
-    return False
-
-
-def add_connection_flags(
-    parser: argparse.ArgumentParser, needs_server: Callable[[argparse.Namespace], bool] = always
-) -> None:
+def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
     """Adds `--bootstrap-server`, `--command-config` and `--config`; `take_settings` reads the other sources."""
     parser.add_argument(
         *SHORT["bootstrap_server"],
@@ -219,7 +207,7 @@ def add_connection_flags(
         help=f"Java client properties file with security settings (or {_PROPERTIES})",
     )
     add_config_flag(parser)
-    parser.set_defaults(needs_server=needs_server)
+    parser.set_defaults(needs_server=is_required)
 
 
 def take_settings(parsed: argparse.Namespace) -> None:
@@ -230,7 +218,7 @@ def take_settings(parsed: argparse.Namespace) -> None:
     """
     names = [name for name in RunSettings.model_fields if hasattr(parsed, name)]
     parsed.given = frozenset(name for name in names if getattr(parsed, name) is not None)
-    without = {} if parsed.needs_server(parsed) else {"bootstrap_server": _NO_SERVER}
+    without = {} if parsed.needs_server else {"bootstrap_server": _NO_SERVER}
     settings = load_settings({name: getattr(parsed, name) for name in names}, parsed.config, defaults=without)
     for name in names:
         setattr(parsed, name, getattr(settings, name))
@@ -309,15 +297,12 @@ def add_output_flags(parser: argparse.ArgumentParser, *, found_if: str | None = 
         parser.add_argument("--fail-on-found", action="store_true", help=f"exit code 3 if {found_if}")
 
 
-def confirmed(shown: Iterable[str], question: str, instead: str = "--yes") -> bool:
-    """Shows what would happen, and asks on the terminal until the answer is yes or no; without a terminal it is no.
-
-    `instead` are the flags that answer yes.
-    """
+def confirmed(shown: Iterable[str], question: str) -> bool:
+    """Shows what would happen, and asks on the terminal until the answer is yes or no; without a terminal it is no."""
     for line in shown:
         print(printable(line), file=sys.stderr)
     if not sys.stdin.isatty():
-        print(f"txnwatch: expected a terminal for the confirmation, found none: use {instead}", file=sys.stderr)
+        print("txnwatch: expected a terminal for the confirmation, found none: use --yes", file=sys.stderr)
         return False
     while True:
         print(f"{question} [yes/no] ", end="", file=sys.stderr, flush=True)
@@ -337,11 +322,6 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]
     """
     with connected(parsed.bootstrap_server, parsed.command_config, timeout_s=_TIMEOUT_S) as cluster:
         answer = question(cluster)
-    return show(answer, parsed)
-
-
-def show(answer: CommandAnswer, parsed: argparse.Namespace) -> int:
-    """Writes the answer as the flags of the command want it; returns the exit code."""
     write(answer, parsed.format, is_wide=getattr(parsed, "wide", False))
     return answer.exit_code(fail_on_found=getattr(parsed, "fail_on_found", False))
 

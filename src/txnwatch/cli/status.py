@@ -22,7 +22,6 @@ from txnwatch.cli.one_shot import (
     add_output_flags,
     add_owners_flag,
     count,
-    never,
     redis_url,
 )
 from txnwatch.cli.output import (
@@ -279,7 +278,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "unproven. The coordinator view `api` alone does not change the exit code: the last line names the verdicts "
         "that it does not detect. With the view `none` no hang is proven, so the answer is always incomplete.",
     )
-    add_connection_flags(parser, never)
+    add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
     add_owners_flag(parser)
     parser.add_argument(

@@ -21,6 +21,7 @@ from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import AuditRow, command_of, row_of_exposure, summary
 from txnwatch.state.audit.exposures import Exposure, explained, of_the_week
+from txnwatch.state.audit.left_out import NO_CHECKS
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text import Grantee
@@ -121,10 +122,13 @@ def test_the_checks_are_listed_without_a_broker(capsys: pytest.CaptureFixture[st
     assert main(["audit", "--list"]) == 0
     text = capsys.readouterr().out
     assert [line for line in text.splitlines() if not line.startswith("  ")] == [
-        f"{check.name}  ({check.group}; {', '.join(check.severities)})" for check in CHECKS
+        *(f"{check.name}  ({check.group}; {', '.join(check.severities)})" for check in CHECKS),
+        *(f"{one.name}  (no check)" for one in NO_CHECKS),
     ]
+    assert "  thousands of producers on a partition: only DescribeProducers of all partitions counts them" in text
     assert main(["audit", "--list", "-o", "json"]) == 0
-    assert [one["check"] for one in json.loads(capsys.readouterr().out)["rows"]] == [check.name for check in CHECKS]
+    names = [one["check"] for one in json.loads(capsys.readouterr().out)["rows"]]
+    assert names == [*(check.name for check in CHECKS), *(one.name for one in NO_CHECKS)]
 
 
 def test_a_wrong_name_of_a_check_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from support.audited import an_id, broker, facts, found, log, missing, record, topic
-from txnwatch.state.audit.audit_facts import AuditFacts, ReplicasOfPartition
+from txnwatch.state.audit.audit_facts import AclRule, AuditFacts, ReplicasOfPartition
 from txnwatch.state.audit.auditing import audit
+from txnwatch.state.audit.exposure_rows import command_of
 from txnwatch.state.audit.exposures import ChosenRemedy, remedy
+from txnwatch.state.audit.right_checks import CLUSTER, TRANSACTIONAL_ID
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import BrokerId, TopicPartition
+from txnwatch.state.text import Grantee
 
 MIN_ISR = "min.insync.replicas"
 ONE = {"settings": {MIN_ISR: "1"}}
@@ -128,3 +131,42 @@ def test_one_is_no_plural() -> None:
     assert "1 partition with transactional data" in shown
     assert "broker 2 of 3 accepts a write" in shown
     assert "1 partitions" not in shown
+
+
+ALL_IDS = (TRANSACTIONAL_ID, "*")
+KAFKA = (CLUSTER, "kafka-cluster")
+
+
+@pytest.mark.parametrize(
+    ("check", "rule", "expected"),
+    [
+        (
+            "marker-writers",
+            AclRule("User:*", "Alter", *KAFKA, False, True),
+            "--allow-principal 'User:*' --allow-host '*' --operation Alter --cluster",
+        ),
+        (
+            "marker-writers",
+            AclRule("User:app", "All", *KAFKA, False, True, host="10.0.0.1"),
+            "--allow-principal User:app --allow-host 10.0.0.1 --operation All --cluster",
+        ),
+        (
+            "id-owners",
+            AclRule("User:it's", "Write", *ALL_IDS, False, True),
+            r"--allow-principal 'User:it'\''s' --allow-host '*' --operation Write --transactional-id '*'",
+        ),
+    ],
+)
+def test_a_rule_is_shown_and_removed_as_it_is(check: str, rule: AclRule, expected: str) -> None:
+    of = facts(brokers=[broker("3.9")] * 3, rules=[rule])
+    admin = Grantee("b:1", "User:x")
+    show, remove = (command_of(one, admin) for one in remedies(of, check))
+    resource = expected.rpartition(f"--operation {rule.operation} ")[2]
+    assert show == f"kafka-acls.sh --bootstrap-server b:1 --list {resource}"
+    assert remove == f"kafka-acls.sh --bootstrap-server b:1 --remove --force {expected}"
+
+
+def test_a_rule_that_another_one_denies_is_not_removed() -> None:
+    denied = AclRule("User:app", "All", *KAFKA, False, False)
+    of = facts(brokers=[broker("3.9")] * 3, rules=[AclRule("User:app", "Alter", *KAFKA, False, True), denied])
+    assert remedies(of, "marker-writers") == []

@@ -6,6 +6,7 @@ import time
 from itertools import repeat
 
 import pytest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from support.scripted_brokers import api_versions, framed, handshake, has_sent, sasl_answer
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
@@ -38,6 +39,24 @@ def start(data: bytes, login: Login | None = None, timeout_s: float = 5.0) -> Co
     security = Security() if login is None else Security("SASL_PLAINTEXT", login=login)
     with has_sent(data):
         return Connection(BROKER, security, timeout_s=timeout_s)
+
+
+UNSUPPORTED = 35
+
+
+@pytest.mark.parametrize("own_version", [0, 3])
+def test_an_older_broker_is_asked_in_the_version_that_it_names(own_version: int) -> None:
+    refusal = api_versions(version=0, error_code=UNSUPPORTED, own_version=own_version)
+    connection = start(framed(refusal, api_versions(version=own_version, own_version=own_version)))
+    assert connection.version(ApiVersionsRequest) == own_version
+    assert connection.version(MetadataRequest) == 12
+    connection.close()
+
+
+def test_a_broker_that_refuses_each_version_is_an_error() -> None:
+    refusal = api_versions(version=0, error_code=UNSUPPORTED)
+    with pytest.raises(BrokerError, match="did not return its API versions: UNSUPPORTED_VERSION"):
+        start(framed(refusal, refusal))
 
 
 def test_a_login_with_a_password_is_accepted() -> None:
