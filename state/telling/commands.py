@@ -44,6 +44,11 @@ class Origin:
         return self.cluster_name if self.cluster_name is not None else self.cluster_id
 
 
+def origin_without_cluster(bootstrap_servers: str | None = None, command_config: object = None) -> Origin:
+    """The same where no cluster is asked, and a server may not be given."""
+    return Origin("", bootstrap_servers or "SERVER", str(command_config) if command_config is not None else None)
+
+
 _LOOK: Final = "txnwatch explain "
 _FENCE: Final = "txnwatch fence "
 

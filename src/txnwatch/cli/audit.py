@@ -20,6 +20,7 @@ from txnwatch.cli.one_shot import (
     ask,
     count,
     kafka_text,
+    never,
 )
 from txnwatch.cli.output import CLEAN, CommandAnswer, LeftOut, NotChecked, write
 from txnwatch.state.audit.audit_check import ExposureSeverity
@@ -81,7 +82,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "transactional data for what can make a transaction hang, before one hangs. Each finding has its evidence and "
         "its remedies. It changes nothing. What could not be checked is listed as not checked.",
     )
-    add_connection_flags(parser, is_required=False)
+    add_connection_flags(parser, never)
     parser.add_argument("--list", action="store_true", help="list the checks, and ask no broker")
     parser.add_argument("--topic", type=_pattern, metavar="REGEX", help="judge only topics with such a name")
     parser.add_argument(

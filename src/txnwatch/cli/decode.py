@@ -38,11 +38,13 @@ from txnwatch.cli.one_shot import (
     count,
     id64,
     kafka_text,
+    never,
+    show,
 )
-from txnwatch.cli.output import CommandAnswer, NotChecked, write
+from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.state.model.errors import ConfigError, InputError, LaterVersionError, WireError
 from txnwatch.state.model.values import FIRST_OFFSET, TRANSACTION_STATE_TOPIC, Offset, TopicPartition
-from txnwatch.state.telling.commands import Origin, explain_partition
+from txnwatch.state.telling.commands import Origin, explain_partition, origin_without_cluster
 from txnwatch.state.telling.moved_ids import last_text, moved_text
 from txnwatch.state.text import cut
 from txnwatch.streaming.client.cluster import Cluster
@@ -115,7 +117,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     add_partition_flags(parser, "the topic of the batches, with --partition", is_required=False)
     parser.add_argument("--offset", type=id64, help="begin at this offset (default: the start of the log)")
     parser.add_argument("--count", type=count, default=20, help="maximum number of rows (default: %(default)s)")
-    add_connection_flags(parser, is_required=False)
+    add_connection_flags(parser, never)
     add_output_flags(parser)
     parser.set_defaults(run=run)
 
@@ -134,30 +136,23 @@ def run(parsed: argparse.Namespace) -> int:
         raise ConfigError(f"expected one of {', '.join(ways)}; found {', '.join(chosen) or 'none'}")
     if chosen[0] == "--value/--key":
         row = _row_of_bytes(_bytes(parsed.key, "--key"), _bytes(parsed.value, "--value"), "--value")
-        return _show(CommandAnswer("decode", "", LogRow, [row]), parsed)
-    wanted = WantedRows(parsed.offset, parsed.count, parsed.transaction_log, _origin(parsed))
+        return show(CommandAnswer("decode", "", LogRow, [row]), parsed)
+    wanted = WantedRows(
+        parsed.offset,
+        parsed.count,
+        parsed.transaction_log,
+        origin_without_cluster(parsed.bootstrap_server, parsed.command_config),
+    )
     if chosen[0] == "FILE":
-        return _show(_decode_given(parsed.source, wanted), parsed)
+        return show(_decode_given(parsed.source, wanted), parsed)
     if chosen[0] == "--file":
-        return _show(_decode_file(open_file(parsed.file), wanted), parsed)
+        return show(_decode_file(open_file(parsed.file), wanted), parsed)
     if parsed.bootstrap_server is None:
         raise ConfigError(f"{chosen[0]}: expected --bootstrap-server as well, found none")
     return ask(parsed, lambda cluster: _from_cluster(cluster, parsed))
 
 
-_ANY_SERVER = "SERVER"
 _AS_FILE = "give it on standard input of txnwatch decode --file -"
-
-
-def _origin(parsed: argparse.Namespace) -> Origin:
-    """The connection settings of the commands that are named; a file needs none, so a server may not be given."""
-    config = str(parsed.command_config) if parsed.command_config is not None else None
-    return Origin("", parsed.bootstrap_server or _ANY_SERVER, config)
-
-
-def _show(answer: CommandAnswer, parsed: argparse.Namespace) -> int:
-    write(answer, parsed.format, is_wide=parsed.wide)
-    return answer.exit_code(fail_on_found=False)
 
 
 def _bytes(text: str | None, flag: str) -> bytes | None:
@@ -168,7 +163,7 @@ def _bytes(text: str | None, flag: str) -> bytes | None:
     except ValueError as exc:
         if any(isinstance(one, PrintedRecord) for one in printed_records(text)):
             raise ConfigError(f"{flag}: expected bytes, found the output of one of Kafka's tools: {_AS_FILE}") from exc
-        known = recognise(text, Origin("", _ANY_SERVER))
+        known = recognise(text, origin_without_cluster())
         if known is not None:
             raise ConfigError(f"{flag}: expected bytes, found {known.what}: {_AS_FILE}") from exc
         raise ConfigError(

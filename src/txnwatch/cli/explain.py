@@ -27,7 +27,7 @@ from txnwatch.cli.explain_names import (
 )
 from txnwatch.cli.explain_positions import nature_lines
 from txnwatch.cli.explain_replicas import because_of, with_replicas
-from txnwatch.cli.explain_words import with_word
+from txnwatch.cli.explain_words import NOT_ASKED, of_word, with_word
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition, of_span, open_in
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.cli.one_shot import (
@@ -41,6 +41,7 @@ from txnwatch.cli.one_shot import (
     ask,
     id64,
     kafka_text,
+    show,
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
 from txnwatch.cli.past_ids import OwnerEnds, advice_text, nobody_has, owner_of
@@ -59,7 +60,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import PartitionOffset, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
-from txnwatch.state.telling.commands import explain_id, explain_partition
+from txnwatch.state.telling.commands import Origin, explain_id, explain_partition, origin_without_cluster
 from txnwatch.state.telling.statements import SOONER_OF_FLINK, StatementKind, Told
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.groups import ClusterGroups
@@ -104,7 +105,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument(
         "--group", type=kafka_text, metavar="GROUP", help="a consumer group, even if a transactional id has this name"
     )
-    add_connection_flags(parser)
+    add_connection_flags(parser, _is_no_word)
     add_threshold_flags(parser)
     add_foreign_flag(parser)
     add_owners_flag(parser)
@@ -126,7 +127,31 @@ def run(parsed: argparse.Namespace) -> int:
             "expected exactly one of TARGET, --topic with --partition (and --offset), --transactional-id, --group"
         )
     policy: DetectionPolicy = parsed.policy
-    return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
+    if parsed.bootstrap_server is None:
+        return show(_without_cluster(parsed), parsed)
+    try:
+        return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
+    except BrokerError as exc:
+        if _is_no_word(parsed):
+            raise
+        return show(_without_cluster(parsed, exc), parsed)
+
+
+def _is_no_word(parsed: argparse.Namespace) -> bool:
+    """Whether the target needs a cluster; what an error means does not."""
+    return parsed.target is None or of_word(_origin_of_flags(parsed), parsed.target) is None
+
+
+def _origin_of_flags(parsed: argparse.Namespace) -> Origin:
+    return origin_without_cluster(parsed.bootstrap_server, parsed.command_config)
+
+
+def _without_cluster(parsed: argparse.Namespace, problem: BrokerError | None = None) -> CommandAnswer:
+    """What the error means that the target has; `problem` is why the cluster did not answer."""
+    explained = of_word(_origin_of_flags(parsed), parsed.target, NOT_ASKED)
+    assert explained is not None
+    missing = (NotChecked(f"what has the name {cut(parsed.target)}", str(problem)),) if problem is not None else ()
+    return CommandAnswer("explain", "", Explanation, [explained], missing)
 
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:

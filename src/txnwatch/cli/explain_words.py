@@ -18,9 +18,12 @@ ERROR_WORD: Final = "error_word"
 _MOST_ROWS = 5
 
 
-def of_word(origin: Origin, text: str) -> Explanation | None:
-    """Explains a target that is no name of anything in the cluster, but has an error; None if it has none."""
-    nothing = "no topic, consumer group or transactional id was found under this name"
+NOT_FOUND: Final = "no topic, consumer group or transactional id was found under this name"
+NOT_ASKED: Final = "no cluster was asked whether a topic, consumer group or transactional id has this name"
+
+
+def of_word(origin: Origin, text: str, nothing: str = NOT_FOUND) -> Explanation | None:
+    """Explains a target that has an error; None if it has none. `nothing` says that it is no name in the cluster."""
     if len(text.split()) > 1 and (known := recognise(text, origin)) is not None and known.rows:
         first = known.rows[0]
         head = f"{cut(text)}: {known.what}; {nothing}."

@@ -192,7 +192,19 @@ _KEY_FILE = f"{ENVIRONMENT_PREFIX}EVENTS_KEY_FILE"
 _BOOTSTRAP, _PROPERTIES = f"{ENVIRONMENT_PREFIX}BOOTSTRAP_SERVER", f"{ENVIRONMENT_PREFIX}COMMAND_CONFIG"
 
 
-def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
+def always(_: argparse.Namespace) -> bool:
+    """A command that needs a server, whatever its arguments are."""
+    return True
+
+
+def never(_: argparse.Namespace) -> bool:
+    """A command that itself says which of its arguments need a server."""
+    return False
+
+
+def add_connection_flags(
+    parser: argparse.ArgumentParser, needs_server: Callable[[argparse.Namespace], bool] = always
+) -> None:
     """Adds `--bootstrap-server`, `--command-config` and `--config`; `take_settings` reads the other sources."""
     parser.add_argument(
         *SHORT["bootstrap_server"],
@@ -207,7 +219,7 @@ def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool =
         help=f"Java client properties file with security settings (or {_PROPERTIES})",
     )
     add_config_flag(parser)
-    parser.set_defaults(needs_server=is_required)
+    parser.set_defaults(needs_server=needs_server)
 
 
 def take_settings(parsed: argparse.Namespace) -> None:
@@ -218,7 +230,7 @@ def take_settings(parsed: argparse.Namespace) -> None:
     """
     names = [name for name in RunSettings.model_fields if hasattr(parsed, name)]
     parsed.given = frozenset(name for name in names if getattr(parsed, name) is not None)
-    without = {} if parsed.needs_server else {"bootstrap_server": _NO_SERVER}
+    without = {} if parsed.needs_server(parsed) else {"bootstrap_server": _NO_SERVER}
     settings = load_settings({name: getattr(parsed, name) for name in names}, parsed.config, defaults=without)
     for name in names:
         setattr(parsed, name, getattr(settings, name))
@@ -322,6 +334,11 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]
     """
     with connected(parsed.bootstrap_server, parsed.command_config, timeout_s=_TIMEOUT_S) as cluster:
         answer = question(cluster)
+    return show(answer, parsed)
+
+
+def show(answer: CommandAnswer, parsed: argparse.Namespace) -> int:
+    """Writes the answer as the flags of the command want it; returns the exit code."""
     write(answer, parsed.format, is_wide=getattr(parsed, "wide", False))
     return answer.exit_code(fail_on_found=getattr(parsed, "fail_on_found", False))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, add_owners_flag, kafka_text
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, add_owners_flag, kafka_text, never
 from txnwatch.cli.output import CLEAN, DETAIL, CommandAnswer, Name, write
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.owners.owner_table import OwnerTable
@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "It asks no broker, so it does not know which groups exist: then more forms are a guess.",
     )
     parser.add_argument("names", nargs="+", type=kafka_text, metavar="NAME", help="a transactional id, topic or group")
-    add_connection_flags(parser, is_required=False)
+    add_connection_flags(parser, never)
     add_owners_flag(parser)
     add_output_flags(parser)
     parser.set_defaults(run=run)

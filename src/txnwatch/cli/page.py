@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
 
-from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_flags, add_owners_flag
+from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_flags, add_owners_flag, never
 from txnwatch.cli.output import CLEAN, LOG, log_to_stdout
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.owners.owner_table import OwnerTable, read_owners
@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         metavar="NAME=URL",
         help="the name of a cluster, and the address of its watcher; several are allowed, also for one cluster",
     )
-    add_connection_flags(parser, is_required=False)
+    add_connection_flags(parser, never)
     add_events_flags(parser)
     add_owners_flag(parser)
     add_flags(parser, RunSettings, only=_HTTP_FLAGS)

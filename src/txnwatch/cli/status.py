@@ -22,6 +22,7 @@ from txnwatch.cli.one_shot import (
     add_output_flags,
     add_owners_flag,
     count,
+    never,
     redis_url,
 )
 from txnwatch.cli.output import (
@@ -278,7 +279,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "unproven. The coordinator view `api` alone does not change the exit code: the last line names the verdicts "
         "that it does not detect. With the view `none` no hang is proven, so the answer is always incomplete.",
     )
-    add_connection_flags(parser, is_required=False)
+    add_connection_flags(parser, never)
     add_events_flags(parser)
     add_owners_flag(parser)
     parser.add_argument(
