@@ -223,7 +223,8 @@ REFUSALS: tuple[RefusalRule, ...] = (
     RefusalRule(
         Refusal.OUTCOME_UNKNOWN,
         "`expected_outcome` is unknown: the transaction may have committed",
-        "ask the application's owner, then use `txnwatch abort`, which shows the possible loss",
+        "ask the application's owner whether its client was told that it is committed; if it was not, use `txnwatch "
+        "abort`, which asks before it writes",
         _unknown,
     ),
     RefusalRule(

@@ -102,6 +102,7 @@ class ManualTarget:
     producer_id: ProducerId | None
     is_commit: bool
     may_lose: bool
+    may_be_unknown: bool
 
     def is_wanted(self, span: SpanCandidate) -> bool:
         """Whether an open span is the requested one."""
@@ -109,11 +110,16 @@ class ManualTarget:
 
     @property
     def policy(self) -> AbortPolicy:
-        """The policy of an operator: no waiting time, lists or budgets, and an unknown outcome is allowed.
+        """The policy of an operator: no waiting time, lists or budgets.
 
-        `may_lose` also allows an ABORT marker for data whose commit was acknowledged.
+        `may_be_unknown` allows an ABORT marker for data whose outcome is unknown. `may_lose` allows this too, and an
+        ABORT marker for data whose commit was acknowledged.
         """
-        outcomes = set(ExpectedOutcome) if self.may_lose else set(ExpectedOutcome) - {ExpectedOutcome.COMMIT}
+        outcomes = {ExpectedOutcome.ABORT, ExpectedOutcome.NONE}
+        if self.may_be_unknown or self.may_lose:
+            outcomes.add(ExpectedOutcome.UNKNOWN)
+        if self.may_lose:
+            outcomes.add(ExpectedOutcome.COMMIT)
         return AbortPolicy(
             after_ms=NO_TIME,
             budget_per_hour=None,
@@ -176,7 +182,7 @@ class AbortByHand:
             Decision.COMMIT if self.target.is_commit else Decision.ABORT,
             self.operator,
             (yield from ask(Now())),
-            detail=BY_HAND,
+            detail=BY_HAND if again.outcome is not ExpectedOutcome.UNKNOWN else _ACCEPTED,
             spec=spec,
             stable_before=incident.last_stable_offset,
             initiator=Initiator.OPERATOR,
@@ -231,6 +237,9 @@ class AbortByHand:
         if found.answer is Answer.UNKNOWN:
             raise BrokerError(f"{self.target.partition}: could not read whether it hangs: {found.why}")
         return found
+
+
+_ACCEPTED = f"{BY_HAND}: the outcome is unknown, and the operator has accepted that"
 
 
 def _not_sent(event: IncidentEvent) -> MarkerResult:

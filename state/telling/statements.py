@@ -86,15 +86,18 @@ class OutcomeWords(NamedTuple):
         means: what is known about its end.
         safe: whether it may be ended, and with which marker.
         do: the step that ends it; for an unknown outcome the step before.
+        asks: the question before an ABORT marker is written.
         then: what follows a step that only reads.
     """
 
     means: str
     safe: str
     do: str
+    asks: str
     then: str = "If it still hangs, run the command that this one prints."
 
 
+_ASKS: Final = "Write the ABORT marker?"
 IF_OLD_CLIENT: Final = (
     "If its client is an old one and has sent InitProducerId twice, a transaction may have owned the data: if you can, "
     "ask the owner of the application first."
@@ -104,21 +107,26 @@ OUTCOME_WORDS: Final = {
         "It was aborted, and its ABORT marker is missing here.",
         "An ABORT marker is right: no client was told that this data is committed.",
         "Write the ABORT marker.",
+        _ASKS,
     ),
     O.NONE: OutcomeWords(
         "As far as the logs show, no transaction owned the data.",
         f"An ABORT marker is right. {IF_OLD_CLIENT}",
         "Write the ABORT marker.",
+        _ASKS,
     ),
     O.COMMIT: OutcomeWords(
         "Its commit was acknowledged to the client, and its COMMIT marker is missing here.",
         "A COMMIT marker is right: an ABORT marker would destroy acknowledged data.",
         "Write the COMMIT marker: this command does it, although its name is abort.",
+        "Write the ABORT marker, and destroy acknowledged data?",
     ),
     O.UNKNOWN: OutcomeWords(
         "Its outcome (commit or abort) is not known",
         "Write no marker yet: if its commit was acknowledged, an ABORT marker would destroy acknowledged data.",
         "Look at it: another read may show the outcome.",
+        "Has the owner of the application said that its client was not told that it is committed? With yes the ABORT "
+        "marker is written.",
         "If its outcome stays unknown, ask the owner of the application whether its client was told that it is "
         "committed. The command with --dry-run shows what it would do, and changes nothing.",
     ),

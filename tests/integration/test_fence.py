@@ -203,6 +203,9 @@ def test_it_works_with_older_releases(
             place = ("--topic", at.topic, "--partition", "0", "--start-offset", "2")
             abort = ["abort", *place, "--bootstrap-server", kafka.bootstrap_servers, "--format", "json", "--yes"]
             assert main(abort) == 5
+            assert row(capsys)["result"] == "refused (outcome_unknown)", "before 4.0 no command knows an outcome"
+            abort.append("--accept-unknown-outcome")
+            assert main(abort) == 5
             assert row(capsys)["result"] == "refused (epoch_may_be_reused)"
             of_it = ("--producer-id", str(producer.producer_id), "--producer-epoch", str(producer.producer_epoch))
             assert fence(kafka, producer.transactional_id, *of_it, *place, "--yes") == 0

@@ -123,12 +123,13 @@ def test_the_way_out_that_abort_prints_works(
     producer = ids["hang"]
     assert described(cluster, producer.transactional_id).timeout_ms == TIMEOUT_MS
     hang = ("--topic", at.topic, "--partition", "0", "--start-offset", _start(cluster, at, producer))
-    code, refused = run(kafka, capsys, "abort", *hang, "--yes")
+    yes = ("--yes", "--accept-unknown-outcome")  # the broker has restarted since
+    code, refused = run(kafka, capsys, "abort", *hang, *yes)
     assert (code, refused["result"]) == (5, "refused (epoch_may_be_reused)")
     assert f"txnwatch fence --transactional-id {producer.transactional_id} " in refused["detail"]
     of_it = ("--producer-id", str(producer.producer_id), "--producer-epoch", str(producer.producer_epoch))
     assert run(kafka, capsys, "fence", producer.transactional_id, *of_it, *hang, "--yes")[0] == 0
-    assert run(kafka, capsys, "abort", *hang, "--yes")[0] == 0
+    assert run(kafka, capsys, "abort", *hang, *yes)[0] == 0
 
 
 def _start(cluster: Cluster, at: TopicPartition, producer: RawProducer) -> str:

@@ -1,7 +1,8 @@
 """`txnwatch abort`: ends one hanging transaction by hand, with the same proof and rules as the automatic abort.
 
-The difference: a person decides. So an unknown outcome is not refused; the command shows the possible loss and asks for
-confirmation. A transaction whose commit was acknowledged is completed with `--result commit`, and aborted only with
+The difference: a person decides. The command shows the possible loss and asks for confirmation. An unknown outcome is
+refused unless a person says that it is accepted: by the answer to that question, or with `--accept-unknown-outcome`. A
+transaction whose commit was acknowledged is completed with `--result commit`, and aborted only with
 `--lose-acknowledged-data`. As in the automatic abort, a live transaction is refused, and so is one whose epoch may be
 used again.
 """
@@ -45,7 +46,7 @@ from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, Topic
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin, fence_owner
 from txnwatch.state.telling.renderings import sentences
-from txnwatch.state.telling.statements import StatementKind, tell
+from txnwatch.state.telling.statements import StatementKind, outcome_words, tell
 from txnwatch.state.text import cut
 from txnwatch.streaming.admin.replicas import blocked_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -109,6 +110,8 @@ NOT_TAKEN = {
     "--coordinator-epoch": "read from the partition's leader, which has the epoch of the last marker; a higher one "
     "fences the real coordinator, whose own markers are refused from then on",
 }
+ACCEPT_UNKNOWN, LOSE_ACKNOWLEDGED = "--accept-unknown-outcome", "--lose-acknowledged-data"
+_ALLOWED_BY = {Refusal.OUTCOME_UNKNOWN: ACCEPT_UNKNOWN, Refusal.OUTCOME_WAS_COMMIT: LOSE_ACKNOWLEDGED}
 _LOSS_BY_COMMIT = "Its commit is proven: its marker is written, and consumers receive its data."
 
 
@@ -150,9 +153,14 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--result", choices=("abort", "commit"), default="abort", help="the kind of marker (default: abort)"
     )
     parser.add_argument(
-        "--lose-acknowledged-data",
+        LOSE_ACKNOWLEDGED,
         action="store_true",
         help="write an ABORT marker even if the commit is proven",
+    )
+    parser.add_argument(
+        ACCEPT_UNKNOWN,
+        action="store_true",
+        help="with --yes, write an ABORT marker even if the outcome is unknown",
     )
     add_write_flags(parser, "show the decision, and write nothing")
     add_publishing_flags(parser)
@@ -180,6 +188,7 @@ def run(parsed: argparse.Namespace) -> int:
         producer_id=parsed.producer_id,
         is_commit=parsed.result == "commit",
         may_lose=parsed.lose_acknowledged_data,
+        may_be_unknown=parsed.accept_unknown_outcome or not parsed.yes,
     )
     with _abort_on_cluster(parsed, target) as (abort, publishing, blocked):
         incident, evidence, confirmation = abort.find()
@@ -192,24 +201,47 @@ def run(parsed: argparse.Namespace) -> int:
             return REFUSED
         loss = _LOSS_BY_COMMIT if target.is_commit else _loss(incident)
         if parsed.dry_run:
-            _show(parsed, incident, "dry_run", f"would write the {parsed.result.upper()} marker: {loss}")
+            _show(parsed, incident, "dry_run", f"{_would(parsed, incident)}: {loss}")
             return 0
-        if not parsed.yes and not confirmed([*_about(incident), f"{parsed.result}: {loss}"], "Write the marker?"):
+        if not parsed.yes and not _is_confirmed(incident, f"{parsed.result}: {loss}", is_commit=target.is_commit):
             _show(parsed, incident, "refused", "not confirmed: nothing was written")
             return REFUSED
         with publishing() as topic:
             result = abort.end(incident, evidence, topic)
         if isinstance(result, Refused):
             return _refused(parsed, abort.origin, incident, result)
-        _show(parsed, incident, result.result, result.detail or f"closed; last stable offset {result.stable_after}")
+        detail = result.detail or f"closed; last stable offset {result.stable_after}"
+        _show(parsed, incident, result.result, f"{detail}{_was_unknown(incident)}")
         return 0 if result.result is ActionResult.VERIFIED else 1
+
+
+def _is_unknown(incident: IncidentEvent) -> bool:
+    return incident.expected_outcome is ExpectedOutcome.UNKNOWN
+
+
+def _would(parsed: argparse.Namespace, incident: IncidentEvent) -> str:
+    """What the command does without --dry-run."""
+    marker = f"write the {parsed.result.upper()} marker"
+    is_asked = _is_unknown(incident) and not parsed.yes
+    return f"would ask, and {marker} if the answer is yes" if is_asked else f"would {marker}"
+
+
+def _is_confirmed(incident: IncidentEvent, loss: str, *, is_commit: bool) -> bool:
+    question = "Write the COMMIT marker?" if is_commit else outcome_words(incident).asks
+    instead = f"--yes {ACCEPT_UNKNOWN}" if _is_unknown(incident) else "--yes"
+    return confirmed([*_about(incident), loss], question, instead)
+
+
+def _was_unknown(incident: IncidentEvent) -> str:
+    """What is said with the result about an outcome that the person has accepted."""
+    return f". Its outcome was unknown: {incident.outcome_detail}" if _is_unknown(incident) else ""
 
 
 def _loss(incident: IncidentEvent) -> str:
     """What an ABORT marker does to the data, by the outcome."""
     said = sentences(tell(incident), StatementKind.OUTCOME, StatementKind.SAFE)
-    is_unknown = incident.expected_outcome is ExpectedOutcome.UNKNOWN
-    return " ".join([*said.values(), *([f"{incident_of_a_watcher(incident.incident_id)}."] if is_unknown else [])])
+    watchers = [f"{incident_of_a_watcher(incident.incident_id)}."] if _is_unknown(incident) else []
+    return " ".join([*said.values(), *watchers])
 
 
 def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent, refused: Refused) -> int:
@@ -217,8 +249,8 @@ def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent
     if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED and incident.transactional_id is not None:
         command = fence_owner(origin, incident, incident.transactional_id)
         advice = f"restart its application, or run: {command}"
-    if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
-        advice += " (--lose-acknowledged-data allows it)"
+    if (flag := _ALLOWED_BY.get(refused.refusal)) is not None:
+        advice += f" ({flag} allows it)"
     _show(parsed, incident, f"refused ({refused.refusal})", f"{refused.detail}; {advice}")
     return REFUSED
 

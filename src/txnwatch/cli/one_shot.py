@@ -309,12 +309,15 @@ def add_output_flags(parser: argparse.ArgumentParser, *, found_if: str | None = 
         parser.add_argument("--fail-on-found", action="store_true", help=f"exit code 3 if {found_if}")
 
 
-def confirmed(shown: Iterable[str], question: str) -> bool:
-    """Shows what would happen, and asks on the terminal until the answer is yes or no; without a terminal it is no."""
+def confirmed(shown: Iterable[str], question: str, instead: str = "--yes") -> bool:
+    """Shows what would happen, and asks on the terminal until the answer is yes or no; without a terminal it is no.
+
+    `instead` are the flags that answer yes.
+    """
     for line in shown:
         print(printable(line), file=sys.stderr)
     if not sys.stdin.isatty():
-        print("txnwatch: expected a terminal for the confirmation, found none: use --yes", file=sys.stderr)
+        print(f"txnwatch: expected a terminal for the confirmation, found none: use {instead}", file=sys.stderr)
         return False
     while True:
         print(f"{question} [yes/no] ", end="", file=sys.stderr, flush=True)

@@ -50,7 +50,9 @@ class ByHand:
         ((_, found),) = self.stage.ledger.ledger.book.proven()
         self.evidence = replace(found, outcome=asked)
         monkeypatch.setattr(by_hand, "read_anew", lambda *found: at_once(found))
-        target = ManualTarget(self.stage.partition, 0, None, is_commit=asked == Decision.COMMIT, may_lose=False)
+        target = ManualTarget(
+            self.stage.partition, 0, None, is_commit=asked == Decision.COMMIT, may_lose=False, may_be_unknown=True
+        )
         self.abort = a_manual_abort(self.stage.admin, target)
 
     def act(self) -> MarkerResult:

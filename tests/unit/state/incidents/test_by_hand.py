@@ -43,7 +43,9 @@ def admin() -> FakeAdmin:
 
 def an_abort(admin: FakeAdmin, start_offset: int = 0) -> ManualAbort:
     (partition,) = admin.partitions
-    return a_manual_abort(admin, ManualTarget(partition, start_offset, None, is_commit=False, may_lose=False))
+    return a_manual_abort(
+        admin, ManualTarget(partition, start_offset, None, is_commit=False, may_lose=False, may_be_unknown=True)
+    )
 
 
 def end(abort: ManualAbort, found: FoundHang, topic: RecordingOperatorsTopic) -> MarkerResult | Refused:
@@ -262,8 +264,32 @@ def test_a_live_transaction_and_an_unknown_one_are_not_found(admin: FakeAdmin) -
 
 def test_a_partition_that_is_not_shown_is_not_called_empty(admin: FakeAdmin) -> None:
     admin.create_topic("payments")
-    target = ManualTarget(TopicPartition("payments", 0), 0, None, is_commit=False, may_lose=False)
+    target = ManualTarget(TopicPartition("payments", 0), 0, None, is_commit=False, may_lose=False, may_be_unknown=True)
     abort = a_manual_abort(admin, target)
     admin.problems[target.partition] = "NO_LEADER"
     with pytest.raises(BrokerError, match="NO_LEADER"):
         abort.find()
+
+
+@pytest.mark.parametrize(
+    ("may_be_unknown", "may_lose", "more"),
+    [(False, False, set()), (True, False, {"unknown"}), (False, True, {"unknown", "commit"})],
+)
+def test_what_a_person_accepts_is_what_may_be_lost(
+    admin: FakeAdmin, *, may_be_unknown: bool, may_lose: bool, more: set[str]
+) -> None:
+    (partition,) = admin.partitions
+    target = ManualTarget(partition, 0, None, is_commit=False, may_lose=may_lose, may_be_unknown=may_be_unknown)
+    assert target.policy.outcomes == {"abort", "none"} | more
+    abort = a_manual_abort(admin, target)
+    found = abort.find()
+    assert found.evidence.outcome == "unknown"
+    topic = RecordingOperatorsTopic()
+    result = end(abort, found, topic)
+    if more:
+        assert isinstance(result, MarkerResult)
+        (said,) = {event.action.detail for event in topic.published if event.action is not None}
+        assert said == "by hand: the outcome is unknown, and the operator has accepted that"
+    else:
+        assert isinstance(result, Refused)
+        assert (result.refusal, admin.markers) == (Refusal.OUTCOME_UNKNOWN, [])

@@ -1,0 +1,88 @@
+"""`abort` of a hang whose outcome no log shows, on a real broker: only a person who says so may end it."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from support.raw_producer import RawProducer
+from support.topics import create_topic, unique
+from txnwatch.cli.main import main
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
+from txnwatch_demo.late_write import await_end
+
+ACCEPTED = "--accept-unknown-outcome"
+DOUBT = "other transactions may have used the epoch of the data, and one of them may have committed"
+QUESTION = "Has the owner of the application said that its client was not told that it is committed?"
+
+
+class TerminalOf(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def hung(cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
+    """Two committed transactions of one epoch, then a late write: nobody can know whose. The id has begun anew."""
+    (at,) = create_topic(cluster, unique("unknown"))
+    producer = RawProducer(cluster, unique("unknown")).init()
+    for _ in range(2):
+        producer.add(at)
+        producer.produce(at)
+        producer.end(commit=True)
+        await_end(cluster, producer, at)
+    producer.produce(at)
+    RawProducer(cluster, producer.transactional_id).init()
+    return at, producer
+
+
+def test_an_unknown_outcome_is_ended_only_by_who_says_so(
+    kafka: EmbeddedKafka,
+    cluster: Cluster,
+    hung: tuple[TopicPartition, RawProducer],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at, producer = hung
+    where = ("--topic", at.topic, "--partition", "0", "--producer-id", str(producer.producer_id))
+
+    def abort(*flags: str) -> tuple[int, dict[str, Any], str]:
+        code = main(["abort", *where, "--bootstrap-server", kafka.bootstrap_servers, "--format", "json", *flags])
+        out, err = capsys.readouterr()
+        (row,) = json.loads(out)["rows"]
+        assert (row["expected_outcome"], row["outcome_doubt"]) == ("unknown", "epoch_shared")
+        return code, row, err
+
+    def is_open() -> bool:
+        return ClusterAdmin(cluster).read_partitions([at])[at].open_transaction(producer.producer_id) is not None
+
+    for flags in (("--yes",), ("--yes", "--dry-run")):
+        code, row, _ = abort(*flags)
+        assert (code, row["result"], is_open()) == (5, "refused (outcome_unknown)", True)
+        assert DOUBT in row["detail"], "the reason"
+        assert "ask the application's owner whether its client was told that it is committed" in row["detail"]
+        assert f"{ACCEPTED} allows it" in row["detail"]
+    code, row, err = abort()
+    assert (code, row["result"], is_open()) == (5, "refused", True)
+    assert f"use --yes {ACCEPTED}" in err, "nobody can be asked here"
+    code, row, _ = abort("--dry-run")
+    assert (code, row["result"]) == (0, "dry_run")
+    assert row["detail"].startswith("would ask, and write the ABORT marker if the answer is yes: ")
+    monkeypatch.setattr("sys.stdin", TerminalOf("no\n"))
+    code, row, err = abort()
+    assert (code, row["result"], is_open()) == (5, "refused", True)
+    assert DOUBT in err
+    assert f"{QUESTION} With yes the ABORT marker is written. [yes/no]" in err
+    assert "Write the marker?" not in err
+    code, row, _ = abort("--dry-run", "--yes", ACCEPTED)
+    assert (code, row["result"]) == (0, "dry_run")
+    assert row["detail"].startswith("would write the ABORT marker: ")
+    code, row, _ = abort("--yes", ACCEPTED)
+    assert (code, row["result"], is_open()) == (0, "verified", False)
+    assert f"Its outcome was unknown: {DOUBT}" in row["detail"]
