@@ -35,7 +35,7 @@ from txnwatch.state.incidents.by_hand import (
 )
 from txnwatch.state.incidents.claims import is_usable
 from txnwatch.state.incidents.event_builder import fitting
-from txnwatch.state.incidents.heartbeat import TopicRecord
+from txnwatch.state.incidents.heartbeat import ACTIVE_MS, Heartbeat, TopicRecord, last_of_each
 from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, Plan, PlanRunner, Say, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import SpanCandidate
@@ -178,6 +178,7 @@ class ManualAbort:
 # So an event is read back: if another one came first, nothing may follow from ours.
 
 PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch
+WATCHED_S = ACTIVE_MS / 1000  # while a watch runs: by then its heartbeats show that it does not
 PAUSE_S = 0.1
 
 
@@ -234,8 +235,15 @@ class KafkaOperatorsTopic:
     of the connection.
     """
 
-    def __init__(self, topic: EventsTopicWriter, log: Readable | None, principal: str | None = None) -> None:
-        self._topic, self._log, self._principal = topic, log, principal
+    def __init__(
+        self,
+        topic: EventsTopicWriter,
+        log: Readable | None,
+        now_ms: Callable[[], TimestampMs],
+        principal: str | None = None,
+    ) -> None:
+        self._topic, self._log, self._principal, self._now_ms = topic, log, principal, now_ms
+        self._beats: list[Heartbeat] = []
         self._known: dict[tuple[str, str], IncidentEvent] = {}
         self._first: dict[tuple[str, str], IncidentEvent] = {}
         self._announced: dict[str, IncidentEvent] = {}
@@ -282,14 +290,20 @@ class KafkaOperatorsTopic:
 
     def is_ended(self, incident_id: str) -> bool:
         """See OperatorsTopic."""
-        until_s = time.monotonic() + PATIENCE_S
-        while time.monotonic() <= until_s:
-            announced = self._announced.get(incident_id)
+        announced, begun_s = self._announced.get(incident_id), time.monotonic()
+        while time.monotonic() <= begun_s + (WATCHED_S if self._is_watched(announced) else PATIENCE_S):
             known = self._latest(announced) if announced is not None else None
             if known is not None and not known.is_open:
                 return True
             time.sleep(PAUSE_S)
         return False
+
+    def _is_watched(self, event: IncidentEvent | None) -> bool:
+        """Whether a watch of the cluster runs, by its last heartbeat."""
+        now_ms = self._now_ms()
+        return event is not None and any(
+            one.cluster_id == event.cluster_id and one.is_active(now_ms) for one in self._beats
+        )
 
     def _await(self, ours: IncidentEvent) -> None:
         """Reads an event back.
@@ -315,7 +329,10 @@ class KafkaOperatorsTopic:
             self._take(self._log.new_records())
 
     def _take(self, found: Iterable[TopicRecord]) -> None:
-        events = [one for one in found if isinstance(one, IncidentEvent)]
+        records = list(found)
+        events = [one for one in records if isinstance(one, IncidentEvent)]
+        beats = [one for one in records if isinstance(one, Heartbeat)]
+        self._beats = last_of_each([*self._beats, *beats], self._now_ms())
         self._known = latest([*self._known.values(), *events])
         for event in events:
             self._first.setdefault((event.cluster_id, event.event_id), event)

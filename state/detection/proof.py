@@ -48,7 +48,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.model.verdicts import DetectionPolicy, Reason, Threshold, Verdict, thresholds
+from txnwatch.state.model.verdicts import DetectionPolicy, Threshold, Verdict, thresholds
 
 
 class Look(StrEnum):
@@ -94,19 +94,6 @@ def look_at(
     if view is not None and view.holds(partition):
         return Look.COVERED
     return Look.UNCOVERED if barrier.number >= span.eligible_from else Look.TOO_EARLY
-
-
-def _reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason:
-    """Why the span has no owner, according to the coordinators' log; the confirming read may find a better reason."""
-    if view is None or view.state is TransactionState.DEAD:
-        return Reason.NO_TRANSACTIONAL_ID
-    if view.superseded_by is not None:
-        return Reason.PRODUCER_ID_SUPERSEDED
-    if view.is_live and partition not in view.participants:
-        return Reason.NOT_A_PARTICIPANT
-    if view.state is TransactionState.EMPTY:
-        return Reason.NOT_STARTED
-    return Reason.ALREADY_COMPLETED if partition in view.participants else Reason.NOT_A_PARTICIPANT
 
 
 class Phase(StrEnum):
@@ -413,7 +400,6 @@ def candidate_of(
     is_begun_under_it = reign is not None and reign.since < span.began_after
     return SpanCandidate(
         verdict=Verdict.HANGING,
-        reason=_reason_of(producer.view, partition),
         producer_id=producer.producer_id,
         partition=partition,
         span=span,

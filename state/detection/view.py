@@ -160,6 +160,20 @@ def is_unused(view: CoordinatorView, epoch: ProducerEpoch) -> bool:
     return lowest is not None and view.superseded_by is None and lowest <= epoch <= view.producer_epoch
 
 
+def is_begun_anew(view: CoordinatorView, epoch: ProducerEpoch) -> bool:
+    """Whether an InitProducerId has handed out the epoch after the last transaction that is known.
+
+    A later InitProducerId, for example a fence, does not change this. The end of a transaction can raise the epoch,
+    too. If the epoch of that end is not known, only the last epoch is certainly that of an InitProducerId.
+    """
+    if view.state is not TransactionState.EMPTY:
+        return False
+    if view.data_epoch is None:
+        return True
+    last_end = view.previous_end_epoch
+    return epoch == view.producer_epoch if last_end is None else epoch > last_end
+
+
 def _lowest_unused(view: CoordinatorView) -> ProducerEpoch | None:
     """The epoch from which on no transaction has begun; it may be above that of the view. None if it is not known."""
     if view.state is TransactionState.EMPTY:

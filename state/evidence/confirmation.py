@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from txnwatch.state.detection.view import is_begun_anew
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import (
     NOT_ASKED,
@@ -334,9 +335,12 @@ def _reason(description: DescribedTransaction | None, candidate: SpanCandidate) 
         return Reason.PRODUCER_ID_SUPERSEDED
     if description.is_live:
         return Reason.NOT_A_PARTICIPANT
-    if description.state is TransactionState.EMPTY:
-        return Reason.NOT_STARTED
-    return Reason.ALREADY_COMPLETED if candidate.reason is not Reason.NOT_A_PARTICIPANT else candidate.reason
+    view = candidate.view
+    is_shown = view is not None and view.superseded_by is None and view.state is not TransactionState.DEAD
+    if view is not None and is_shown and not is_begun_anew(view, candidate.span.epoch):
+        is_elsewhere = view.participants and candidate.partition not in view.participants
+        return Reason.NOT_A_PARTICIPANT if is_elsewhere else Reason.ALREADY_COMPLETED
+    return Reason.NOT_STARTED if description.state is TransactionState.EMPTY else Reason.ALREADY_COMPLETED
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,6 @@ from txnwatch.state.model.values import (
 from txnwatch.state.model.verdicts import (
     RULE_OF,
     DetectionPolicy,
-    Reason,
     Threshold,
     Verdict,
     late_after_ms,
@@ -187,7 +186,6 @@ def _candidate(reading: PartitionReading, row: ActiveProducer, read_ms: Timestam
     )
     return SpanCandidate(
         verdict=Verdict.HANGING,
-        reason=Reason.NO_TRANSACTIONAL_ID,
         producer_id=row.producer_id,
         partition=reading.partition,
         span=span,

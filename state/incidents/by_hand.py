@@ -88,7 +88,7 @@ class PublishAtOnce(Wanted[None]):
 
 @dataclass(frozen=True, slots=True)
 class AwaitEnd(Wanted[bool]):
-    """Whether a watch publishes the end of an incident within a few seconds."""
+    """Whether a watch publishes the end of an incident in time: a minute if a watch runs, else a few seconds."""
 
     incident_id: str
 
@@ -190,12 +190,14 @@ class AbortByHand:
         shown = incident if known is None else _continues(known, incident)
         delivery = _Announced()
         protocol = MarkerProtocol(
-            delivery.publish, lambda: too_old(read_ms, FRESH_READ_BY_HAND_MS), is_published=known is not None
+            delivery.publish,
+            lambda: too_old(read_ms, FRESH_READ_BY_HAND_MS),
+            is_told=lambda result: _is_ended_by_its_watch(known, result),
+            is_published=known is not None,
         )
-        event, performed = yield from protocol.run(shown, spec, begun, found.reading)
+        event, performed, is_told = yield from protocol.run(shown, spec, begun, found.reading)
         result = _not_sent(event) if isinstance(performed, NotSent) else performed
-        is_ours = known is None or (result.is_closed and not (yield from ask(AwaitEnd(known.incident_id))))
-        if is_ours:
+        if known is None or (result.is_closed and not is_told):
             now_ms = yield from ask(Now())
             yield from delivery.publish(resolved(event, now_ms, resolution(spec.marker, result, now_ms)))
         if result.is_denied:
@@ -240,6 +242,11 @@ class AbortByHand:
 
 
 _ACCEPTED = f"{BY_HAND}: the outcome is unknown, and the operator has accepted that"
+
+
+def _is_ended_by_its_watch(known: IncidentEvent | None, result: MarkerResult) -> Plan[bool]:
+    """Whether a watch ends its incident, with the result. Two writers of one end would end the incident twice."""
+    return known is not None and result.is_closed and (yield from ask(AwaitEnd(known.incident_id)))
 
 
 def _not_sent(event: IncidentEvent) -> MarkerResult:

@@ -71,7 +71,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
     elapsed,
 )
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text import Said
 
 # What others claim.
@@ -106,7 +106,6 @@ def candidate_of(incident: IncidentEvent) -> SpanCandidate:
     epoch = incident.producer_epoch
     return SpanCandidate(
         verdict=Verdict.HANGING,
-        reason=Reason.NO_TRANSACTIONAL_ID,
         producer_id=producer_id,
         partition=partition,
         span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, NO_BARRIER),

@@ -23,7 +23,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
     Variant,
 )
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.model.verdicts import Verdict
 
 
 class SpanEnd(StrEnum):
@@ -47,7 +47,6 @@ class SpanCandidate(Variant, frozen=True):
     """
 
     verdict: Verdict
-    reason: Reason
     producer_id: ProducerId
     partition: TopicPartition
     span: Span

@@ -132,9 +132,7 @@ class Oracle:
         place = (candidate.partition, candidate.producer_id)
         if self.reported.get(place) != name:
             barriers = f"barriers {candidate.first_barrier}, {result.barrier.number}"
-            self.world.note(
-                f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}"
-            )
+            self.world.note(f"CANDIDATE {name.partition}@{name.start} of {name.producer_id}, {barriers}")
         self.reported[place] = name
         self.candidates[name] = candidate
         if not self.world.is_whole:

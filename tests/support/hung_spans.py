@@ -47,7 +47,7 @@ def a_hang(reason: Reason, outcome: O, owner: DescribedTransaction | None) -> tu
     """A hang as a search finds it. What the log shows leads to the outcome."""
     view = _VIEWS[outcome]
     candidate = SpanCandidate(
-        *(Verdict.HANGING, reason, PRODUCER, ORDERS, _SPAN, view, 7, 8, NOW_MS, NOW_MS), log_epoch=0, is_log_read=True
+        *(Verdict.HANGING, PRODUCER, ORDERS, _SPAN, view, 7, 8, NOW_MS, NOW_MS), log_epoch=0, is_log_read=True
     )
     row = ActiveProducer(PRODUCER, EPOCH, 20, 0, None, 99)
     reading = PartitionReading(

@@ -24,7 +24,7 @@ from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, ProducerState, Span
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import log_numbered
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.model.verdicts import Verdict
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
@@ -72,7 +72,6 @@ def case(log: Log, cut: int) -> Case:
     span = Span("orders-id", 50, 0, 0, 55, START_MS, START_MS, 1)
     candidate = SpanCandidate(
         Verdict.HANGING,
-        Reason.ALREADY_COMPLETED,
         PRODUCER,
         ORDERS,
         span,

@@ -21,7 +21,7 @@ from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionRead
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import Problem, TopicPartition
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.model.verdicts import Verdict
 
 PARTITION = TopicPartition("orders", 3)
 NOW_MS = OPEN_SINCE_MS + 1_000_000
@@ -30,7 +30,7 @@ MOVED_ON = DescribedTransaction("payments-ü", 1, S.EMPTY, 4711, 3, 60_000)
 CONFIRMED = SpanConfirmation(Answer.CONFIRMED, reading=PartitionReading(PARTITION), producer=ROW, description=MOVED_ON)
 VIEW = CoordinatorView("payments-ü", 1, 77, S.COMPLETE_ABORT, 2, 60_000, OPEN_SINCE_MS, OPEN_SINCE_MS, OPEN_SINCE_MS)
 SPAN = Span("Zm9v", 99, 2, 2, 120, OPEN_SINCE_MS, OPEN_SINCE_MS, 7)
-CANDIDATE = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 4711, PARTITION, SPAN, VIEW, 7, 8, 0, 0)
+CANDIDATE = SpanCandidate(Verdict.HANGING, 4711, PARTITION, SPAN, VIEW, 7, 8, 0, 0)
 EVIDENCE = ProvenHang(CANDIDATE, ROW, "abort", Witness(VIEW, log_epoch=0), since_ms=OPEN_SINCE_MS)
 CASE = Case(EVIDENCE, CONFIRMED, AbortPolicy(), Usage(), NOW_MS)
 NAMELESS = msgspec.structs.replace(CANDIDATE, view=None)

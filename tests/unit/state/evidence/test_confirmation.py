@@ -17,6 +17,7 @@ from txnwatch.state.evidence.confirmation import (
     assess_transaction,
     is_disowned,
 )
+from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import (
     ActiveProducer,
@@ -24,6 +25,7 @@ from txnwatch.state.model.ports import (
 )
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
+    EpochUse,
     NotDescribed,
     TransactionDescription,
     UnknownTransactionalId,
@@ -33,9 +35,12 @@ from txnwatch.state.model.values import ErrorCode, Problem
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 
-def a_candidate(*records: object) -> SpanCandidate:
+def a_candidate(*records: object, epoch: int = 0) -> SpanCandidate:
+    """Data of an epoch, with what the coordinators' log shows."""
     run = BucketRun()
-    run.batch(seen(0, 10, data=5), *records)  # type: ignore[arg-type]
+    for record in records:
+        run.batch(record)  # type: ignore[arg-type]
+    run.batch(seen(0, 10, data=5, epoch=epoch))
     (candidate,) = run.batch()
     assert isinstance(candidate, SpanCandidate)
     return candidate
@@ -104,10 +109,48 @@ def test_the_fresh_read_names_the_reason(coordinator: CoordinatorReading, reason
     assert assess_span(CANDIDATE, OPEN, coordinator, OPEN).reason is reason
 
 
-def test_a_better_reason_from_the_log_stays() -> None:
-    candidate = a_candidate(transaction(1, S.COMPLETE_COMMIT, PAYMENTS))
-    found = assess_span(candidate, OPEN, described(S.COMPLETE_COMMIT), OPEN)
-    assert found.reason is Reason.NOT_A_PARTICIPANT, "its last transaction held other partitions"
+FIRST = {"epoch_use": EpochUse.FIRST, "data_epoch": 0}
+BEGUN = transaction(1, S.ONGOING, ORDERS, **FIRST)
+ENDED = [BEGUN, transaction(3, S.COMPLETE_COMMIT, **FIRST)]
+ONLY_ITS_END = [transaction(3, S.COMPLETE_COMMIT)]  # of which nothing is known once the id is initialised again
+# What the log has before a fence, the epoch of the data, and the reason.
+BY_THE_LOG: dict[str, tuple[list[TransactionSeen], int, Reason]] = {
+    "never begun": ([transaction(1, S.EMPTY)], 0, Reason.NOT_STARTED),
+    "the epoch of the transaction": (ENDED, 0, Reason.ALREADY_COMPLETED),
+    "the epoch to which its end has raised it": (
+        [BEGUN, transaction(3, S.COMPLETE_COMMIT, producer_epoch=1, **FIRST)],
+        1,
+        Reason.ALREADY_COMPLETED,
+    ),
+    "the same, and nobody knows whose the epoch was": (
+        [transaction(3, S.COMPLETE_COMMIT, ORDERS, producer_epoch=1, epoch_use=EpochUse.SHARED, data_epoch=0)],
+        1,
+        Reason.ALREADY_COMPLETED,
+    ),
+    "only its end is left in the log": (ONLY_ITS_END, 0, Reason.ALREADY_COMPLETED),
+    "the transaction did not have the partition": (
+        [transaction(1, S.ONGOING, PAYMENTS, **FIRST), transaction(3, S.COMPLETE_COMMIT, **FIRST)],
+        0,
+        Reason.NOT_A_PARTICIPANT,
+    ),
+    "the epoch of an InitProducerId after it": (
+        [*ENDED, transaction(4, S.EMPTY, producer_epoch=1)],
+        1,
+        Reason.NOT_STARTED,
+    ),
+}
+
+
+@pytest.mark.parametrize(("records", "epoch", "reason"), BY_THE_LOG.values(), ids=BY_THE_LOG.keys())
+def test_a_fence_does_not_change_the_reason(records: list[TransactionSeen], epoch: int, reason: Reason) -> None:
+    """Whether the log shows it already, or only the coordinator."""
+    fenced = transaction(9, S.EMPTY, producer_epoch=epoch + 1)
+    before, after = a_candidate(*records, epoch=epoch), a_candidate(*records, fenced, epoch=epoch)
+    now = described(records[-1].view.state)
+    assert assess_span(before, OPEN, now, OPEN).reason is reason
+    assert assess_span(before, OPEN, described(S.EMPTY), OPEN).reason is reason
+    if records != ONLY_ITS_END:
+        assert assess_span(after, OPEN, described(S.EMPTY), OPEN).reason is reason
 
 
 UNKNOWN_ID = UnknownTransactionalId(NAME, 1)

@@ -17,10 +17,10 @@ from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import BEING_READ, NOT_ASKED, ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, EpochUse, Span, TransactionState
 from txnwatch.state.model.values import BarrierNumber, CoordinatorEpoch, Problem, TopicPartition
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.model.verdicts import Verdict
 
 SPAN = Span("Zm9v", 99, 2, 2, 120, 0, 0, 7)
-NOW = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 7, TopicPartition("orders", 3), SPAN, None, 7, 8, 0, 0)
+NOW = SpanCandidate(Verdict.HANGING, 7, TopicPartition("orders", 3), SPAN, None, 7, 8, 0, 0)
 ROW = ActiveProducer(7, 2, 20, 0, None, 99)
 WHOLE = SpanConfirmation(
     Answer.CONFIRMED,

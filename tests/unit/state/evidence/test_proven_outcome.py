@@ -28,10 +28,10 @@ from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, LossProof, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.model.verdicts import Verdict
 
 SPAN = Span("Zm9v", 99, 2, 2, 120, 0, 0, 7)
-NOW = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 7, TopicPartition("orders", 3), SPAN, None, 7, 8, 0, 0)
+NOW = SpanCandidate(Verdict.HANGING, 7, TopicPartition("orders", 3), SPAN, None, 7, 8, 0, 0)
 VIEW = CoordinatorView("checkout", 3, 9, S.COMPLETE_ABORT, 2, 60_000, 0, 0, 0, data_epoch=2)
 THEN = Witness(VIEW, log_epoch=0)
 ROW = ActiveProducer(7, 2, 20, 0, None, 99)

@@ -85,10 +85,8 @@ def test_it_is_the_next_event_of_a_watchs_incident_which_the_watch_ends(admin: F
     assert isinstance(result, MarkerResult)
     assert result.result is ActionResult.VERIFIED
     assert topic.asked == [(found.incident.span, 0)]
-    assert [(event.incident_id, event.sequence, event.status) for event in topic.published] == [
-        (known.incident_id, 8, "updated"),
-        (known.incident_id, 9, "updated"),
-    ]
+    told = [(event.incident_id, event.sequence, event.status) for event in topic.published]
+    assert told == [(known.incident_id, 8, "updated")], "the end of the watch has the result"
     assert {event.open_since_ms for event in topic.published} == {5}
     assert {event.cluster_name for event in topic.published} == {"payments-eu"}, "the name is that of the watch"
     assert not any(event.is_by_hand for event in topic.published), "it stays the incident of the watch"
@@ -100,7 +98,11 @@ def test_it_ends_the_incident_of_a_watch_that_is_gone(admin: FakeAdmin) -> None:
     topic = RecordingOperatorsTopic(opened_by_a_watch(found), ends=False)
     end(abort, found, topic)
     last = topic.published[-1]
-    assert (last.status, last.sequence) == ("resolved", 10)
+    assert [(event.sequence, event.status) for event in topic.published] == [
+        (8, "updated"),
+        (9, "updated"),
+        (10, "resolved"),
+    ]
     assert last.resolution is not None
     assert last.resolution.by == "txnwatch"
 

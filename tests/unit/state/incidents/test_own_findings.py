@@ -19,7 +19,7 @@ from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.model.verdicts import Verdict
 
 PARTITION = TopicPartition("orders", 3)
 ABORTED = CoordinatorView(
@@ -39,9 +39,7 @@ ABORTED = CoordinatorView(
 )
 UNUSED = begun(replaced(ABORTED, state=S.EMPTY, start_ms=None, data_epoch=None, participants=frozenset()))
 BEGUN = replaced(ABORTED, state=S.ONGOING, log_offset=12, start_ms=50)
-CANDIDATE = SpanCandidate(
-    Verdict.HANGING, Reason.ALREADY_COMPLETED, 7, PARTITION, Span("Zm9v", 99, 2, 2, 120, 0, 0, 7), ABORTED, 7, 8, 0, 0
-)
+CANDIDATE = SpanCandidate(Verdict.HANGING, 7, PARTITION, Span("Zm9v", 99, 2, 2, 120, 0, 0, 7), ABORTED, 7, 8, 0, 0)
 LED = replaced(CANDIDATE, log_epoch=0)
 FOUND = SpanConfirmation(
     Answer.CONFIRMED,

@@ -29,7 +29,6 @@ from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import OutstandingGap, SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import log_numbered
-from txnwatch.state.model.verdicts import Reason
 
 HANG = "hanging"
 SILENT = ""
@@ -199,34 +198,6 @@ def test_the_table_of_verdicts(why: str, timeline: list[Batch]) -> None:
         emitted = run.batch(*step.facts, **step.exceptions)
         found = {SHORT[type(finding)] for finding in emitted if type(finding) in SHORT}
         assert found == ({step.expected} if step.expected else set()), f"barrier {number}: {why}"
-
-
-REASONS: dict[str, tuple[list[Fact], Reason]] = {
-    "no record of the producer id": ([], Reason.NO_TRANSACTIONAL_ID),
-    "initialised, nothing added": ([transaction(1, S.EMPTY)], Reason.NOT_STARTED),
-    "held it and completed": ([HELD, COMPLETE], Reason.ALREADY_COMPLETED),
-    "completed without it": (
-        [transaction(1, S.ONGOING, PAYMENTS), transaction(2, S.COMPLETE_COMMIT)],
-        Reason.NOT_A_PARTICIPANT,
-    ),
-    "live without it": ([transaction(1, S.ONGOING, PAYMENTS)], Reason.NOT_A_PARTICIPANT),
-    "moved on to another producer id": (
-        [transaction(2, S.COMPLETE_COMMIT, superseded_by=OTHER)],
-        Reason.PRODUCER_ID_SUPERSEDED,
-    ),
-    "forgotten while live": ([HELD, gone(9)], Reason.NO_TRANSACTIONAL_ID),
-}
-
-
-@pytest.mark.parametrize(("records", "reason"), REASONS.values(), ids=REASONS.keys())
-def test_the_reason_is_from_the_last_record_of_the_coordinators_log(records: list[Fact], reason: Reason) -> None:
-    run = BucketRun()
-    for record in records:
-        run.batch(record)
-    run.batch(STRAY)
-    (candidate,) = run.batch()
-    assert isinstance(candidate, SpanCandidate)
-    assert candidate.reason is reason
 
 
 def test_a_candidate_carries_both_views_and_both_barriers() -> None:
