@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import os
 import socket
 import threading
@@ -24,7 +23,7 @@ from txnwatch.metrics.collector import Metrics
 from txnwatch.named_files import NamedFiles
 from txnwatch.owners.owner_table import read_owners
 from txnwatch.page.shown_past import ShownPast
-from txnwatch.page.store import KnownNow, PageStore, Reach, StartStep, TargetRow, WarningsForPage, Watched
+from txnwatch.page.store import KnownNow, PageStore, Reach, StartStep, TargetRow, Watched
 from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets
 from txnwatch.setting_sources import broker_properties
@@ -142,8 +141,6 @@ class Watch:
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
         self.page = PageStore(self.instance, is_of_ledger=True, topics_digest=self.options.topics_digest)
-        if isinstance(self.log, logging.Logger):
-            self.log.addHandler(WarningsForPage(self.page, wall_clock_ms))
         self.coverage = Coverage(
             self.log,
             progress=self._progress,

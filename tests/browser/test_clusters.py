@@ -95,7 +95,8 @@ def test_each_view_of_a_cluster_whose_watcher_is_hostile(
         if path in {"/", "/incidents"}:
             link = tab.page.get_by_role("link", name="the page of its watcher")
             assert link.first.get_attribute("href") == "https://watch.example:9464/"
-            assert tab.page.locator(".command").count() == 0
+            commands = tab.page.locator(".command code").all_inner_texts()
+            assert commands == ["txnwatch explain --topic payments --partition 0 --bootstrap-server HOST:PORT"]
         assert tab.violations() == []
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,6 +83,41 @@ def test_the_wall_is_not_calm_about_what_it_does_not_know(browser: Any) -> None:
         tab.until("Nothing of risk stands.", ".wall h1")
         world.batch(TimestampMs(now_ms() - 16_000))
         tab.until("Unknown.", ".wall.unknown h1")
+
+
+ALL_OF_IT = """() => [...document.querySelectorAll(".wall, .wall *")].every((one) => {
+    const at = one.getBoundingClientRect()
+    return at.bottom <= innerHeight && at.right <= innerWidth && at.top >= 0
+})"""
+
+
+@pytest.mark.parametrize("width", [390, 1440, 2560])
+@pytest.mark.parametrize(
+    ("query", "counts"),
+    [("wall=1", "3 incidents were open at "), ("wall=1&owner=data", "1 incident of Data platform was open at ")],
+)
+def test_the_wall_that_knows_nothing_is_whole_and_keeps_its_counts(
+    browser: Any, query: str, counts: str, width: int, tmp_path: Path
+) -> None:
+    world = a_busy_cluster()
+    with world.served() as url, a_tab(browser, url, f"/?{query}", width=width, height=width * 9 // 16) as tab:
+        tab.page.wait_for_selector(".wall.critical, .wall.warning")
+        world.store.warn("no broker of " + "kafka-1.payments.svc.cluster.local:9092," * 7 + " has answered", now_ms())
+        world.batch(TimestampMs(now_ms() - 16_000))
+        tab.until(counts, ".wall.unknown h1")
+        tab.until("The last evaluated barrier is 1", ".wall p")
+        tab.page.screenshot(path=tmp_path / "wall.png")
+        assert tab.page.evaluate(ALL_OF_IT)
+        assert tab.said == []
+
+
+def test_the_wall_of_a_page_that_is_gone_keeps_its_counts(browser: Any) -> None:
+    with ExitStack() as served:
+        url = served.enter_context(a_busy_cluster().served())
+        with a_tab(browser, url, "/?wall=1&owner=data") as tab:
+            tab.until("1 incident of Data platform.", ".wall h1")
+            served.close()
+            tab.until("1 incident of Data platform was open at ", ".wall.unknown h1")
 
 
 def test_the_wall_of_several_clusters_shows_them_in_turn(browser: Any) -> None:

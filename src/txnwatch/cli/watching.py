@@ -143,10 +143,16 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
             raise
         has_progressed = watch.batches > before
         pause_s = pauses.next()
-        LOG.warning(f"{message} in {pause_s:.0f} s")
+        _report(watch, f"{message} in {pause_s:.0f} s")
         stop.wait(pause_s)
         if has_progressed:
             pauses.end()
+
+
+def _report(watch: Watch, cause: str) -> None:
+    """Says why nothing is evaluated: in the log, and on the page if nothing is known there."""
+    LOG.warning(cause)
+    watch.page.warn(cause, wall_clock_ms())
 
 
 def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: Reload, repeats: Repeats) -> str | None:
@@ -247,10 +253,10 @@ def watch_query(
                 return None
             if seen == first and waited_s > late.length:
                 where = f"if the brokers answer, the reason is in Spark's output: {watch.spark_log}"
-                LOG.warning(f"no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
+                _report(watch, f"no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
                 late.next()
             elif seen != first and said.is_new("silent"):
-                LOG.warning(_silence(query, watch))
+                _report(watch, _silence(query, watch))
     return None
 
 

@@ -31,7 +31,7 @@ from txnwatch.page.finding import MATCHES
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.picture import Picture
 from txnwatch.page.served_page import Collect, PageSite
-from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
+from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes, wants_html
 from txnwatch.page.storms import CHOICES, FILTERS, LISTED, Choices, filter_of
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import Part, as_text, counted, evaluated, id_for_address, name, number
@@ -371,21 +371,26 @@ class ClustersSite:
 
     async def _overview(self, request: Request) -> Response:
         if len(self.sites) == 1:
-            return RedirectResponse(f"/c/{self._key(self.sites[0])}/", 307)
-        shell = self.assets.shell_for(request)
-        if shell is not None:
-            return shell
+            return _redirect(request, self._key(self.sites[0]), request.url.path)
+        if wants_html(request):
+            return self.live.shell(request, self.assets)
         await self.live.refresh()
         return PlainTextResponse(_clusters_text(self.live.picture, self.now_ms()))
 
     async def _with_slash(self, request: Request) -> Response:
         site = self._site_of(request.path_params["cluster"])
-        return _NO_CLUSTER if site is None else RedirectResponse(f"/c/{self._key(site)}/", 307)
+        return _NO_CLUSTER if site is None else _redirect(request, self._key(site), "/")
 
     async def _below(self, scope: Scope, receive: Receive, send: Send) -> None:
         site = self._site_of(scope["path_params"]["cluster"])
         serve = self._routers[id(site)] if site is not None else _NO_CLUSTER
         await serve(scope, receive, send)
+
+
+def _redirect(request: Request, key: str, path: str) -> Response:
+    """To a path of a cluster, with the query."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/c/{quote(key)}{path}{query}", 307)
 
 
 def _of_cluster(match: Mapping[str, Any], key: str, called: str) -> dict[str, Any]:

@@ -23,17 +23,18 @@ from typing import Any, Final
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from txnwatch import __version__
-from txnwatch.page.packed import PackedStream, Piece, Pieces, packed
+from txnwatch.page.packed import Piece, Pieces, packed
 from txnwatch.page.picture import Picture, changes
-from txnwatch.page.site_files import Serve, accepts_gzip, answer
+from txnwatch.page.site_files import Assets, Serve, answer, streamed
 from txnwatch.state.model.values import TimestampMs
 
 JSON: Final = "application/json"
 encode: Final = msgspec.json.Encoder().encode
+_LESS: Final = rb"\u003c"  # as JSON escapes it: no text ends the script of the page that has the first picture
 _PAUSE_S: Final = 0.5
 _QUIET_S: Final = 1.0  # time alone changes the picture, too
 _NO_MORE: Final = (Piece(b": ended\n\n"),)  # a comment: the browser connects again
@@ -145,8 +146,9 @@ class LivePicture:
     def whole(self, picture: Picture) -> Pieces:
         """A picture with its head, as JSON. The picture is encoded once for all viewers, the head has the time."""
         if self._encoded is None or self._encoded[0] is not picture:
-            self._encoded = picture, Piece(encode(picture))
-        return Piece(encode(self.head(picture))[:-1] + b',"picture":'), self._encoded[1], _CLOSED
+            self._encoded = picture, Piece(encode(picture).replace(b"<", _LESS))
+        head = encode(self.head(picture)).replace(b"<", _LESS)
+        return Piece(head[:-1] + b',"picture":'), self._encoded[1], _CLOSED
 
     def _snapshot_message(self) -> Pieces:
         return message("snapshot", self.event_id, *self.whole(self._published))
@@ -162,6 +164,15 @@ class LivePicture:
         yield "stream", self._stream
         yield "snapshot", self._snapshot
         yield "status", self.with_picture(lambda picture, _: picture["status"])
+
+    def shell(self, request: Request, assets: Assets) -> Response:
+        """The page for a browser, with the picture of now: it is drawn before the stream begins."""
+
+        async def first() -> Pieces:
+            await self.refresh()
+            return self.whole(self.picture)
+
+        return assets.shell_with(request, first)
 
     async def _snapshot(self, request: Request) -> Response:
         await self.refresh()
@@ -190,40 +201,23 @@ class LivePicture:
             self._published = self.picture
         connection = request.scope.get("state", {}).get("connection")
         before_each = connection.continues if connection is not None else lambda: None
-        return StreamOfOne(self._viewers, viewer, before_each, is_packed=accepts_gzip(request))
+        return StreamOfOne(request, self._viewers, viewer, before_each)
 
 
-class StreamOfOne(StreamingResponse):
+class StreamOfOne:
     """The stream of one viewer. It gives the place back also if the viewer goes before the first byte."""
 
-    def __init__(
-        self, viewers: Viewers, viewer: Viewer, before_each: Callable[[], None], *, is_packed: bool = False
-    ) -> None:
-        headers = {"X-Accel-Buffering": "no", "Vary": "Accept-Encoding"}
-        if is_packed:
-            headers["Content-Encoding"] = "gzip"
-        stream = (_packed if is_packed else _plain)(viewers.messages(viewer, before_each))
-        super().__init__(stream, media_type="text/event-stream", headers=headers)
+    def __init__(self, request: Request, viewers: Viewers, viewer: Viewer, before_each: Callable[[], None]) -> None:
+        messages = viewers.messages(viewer, before_each)
+        self._stream = streamed(request, messages, "text/event-stream", X_Accel_Buffering="no")
         self._leave = partial(viewers.leave, viewer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, and gives the place back."""
         try:
-            await super().__call__(scope, receive, send)
+            await self._stream(scope, receive, send)
         finally:
             self._leave()
-
-
-async def _plain(messages: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
-    async for one in messages:
-        yield b"".join(piece.plain for piece in one)
-
-
-async def _packed(messages: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
-    stream = PackedStream()
-    async for one in messages:
-        yield stream.add(one)
-    yield stream.end()
 
 
 # The viewers: who gets a message, and when.

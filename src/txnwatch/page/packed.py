@@ -2,8 +2,6 @@
 
 A piece is a part of a DEFLATE stream that refers to nothing before it and ends at a byte. So any pieces behind a gzip
 header are a gzip stream, and only its last eight bytes are made for each reader.
-
-Apart: live_picture.py keeps the pictures and their viewers, and this knows the format of gzip alone.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.past import DAYS, MOST_DAYS, NO_PAST, PAST_FORMS, past_of, past_text
 from txnwatch.page.picture import Picture, picture_of, sections_of
 from txnwatch.page.shared import shared
-from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
+from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes, wants_html
 from txnwatch.page.store import PageStore
 from txnwatch.page.storms import LISTED, MOST, IncidentFilter, filter_of, select
 from txnwatch.page.watcher_facts import facts_of
@@ -224,9 +224,8 @@ class PageSite:
         """Serves the shell, or the page as text."""
 
         async def serve(request: Request) -> Response:
-            shell = self.assets.shell_for(request)
-            if shell is not None:
-                return shell
+            if wants_html(request):
+                return self.live.shell(request, self.assets)
             await self.live.refresh()
             assert self._known is not None
             return PlainTextResponse(await asyncio.to_thread(text_of, self._known, request))

@@ -12,15 +12,17 @@ import gzip
 import hashlib
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from ipaddress import ip_address
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+
+from txnwatch.page.packed import PackedStream, Piece, Pieces
 
 Serve = Callable[[Request], Awaitable[Response]]
 _HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
@@ -81,6 +83,11 @@ def accepts_gzip(request: Request) -> bool:
     return "gzip" in request.headers.get("accept-encoding", "")
 
 
+def wants_html(request: Request) -> bool:
+    """Whether a browser asks for a page; else it is asked for as text."""
+    return "text/html" in request.headers.get("accept", "") and request.query_params.get("format") != "text"
+
+
 def answer(
     request: Request, content: bytes, media_type: str, compressed: Callable[[], bytes] | None = None, **headers: str
 ) -> Response:
@@ -92,12 +99,33 @@ def answer(
     return Response(content, headers={**named, "Vary": "Accept-Encoding"}, media_type=media_type)
 
 
+def streamed(request: Request, parts: AsyncIterator[Pieces], media_type: str, **headers: str) -> StreamingResponse:
+    """An answer in parts, each of which is sent at once; compressed if the client accepts that."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    if accepts_gzip(request):
+        named["Content-Encoding"] = "gzip"
+    content = _packed(parts) if accepts_gzip(request) else _plain(parts)
+    return StreamingResponse(content, headers={**named, "Vary": "Accept-Encoding"}, media_type=media_type)
+
+
+async def _plain(parts: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
+    async for one in parts:
+        yield b"".join(piece.plain for piece in one)
+
+
+async def _packed(parts: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
+    stream = PackedStream()
+    async for one in parts:
+        yield stream.add(one)
+    yield stream.end()
+
+
 class Assets:
     """All files of `static`, by name.
 
     Attributes:
         prefix: the part of their addresses that changes with their content.
-        shell: the HTML of every address of the page.
+        shell: the HTML of every address of the page, before and after the first picture.
         schema: the JSON schema of the API.
     """
 
@@ -113,7 +141,9 @@ class Assets:
         self.schema = (directory / "api.schema.json").read_bytes()
         digest = hashlib.sha256(b"".join(one.content for one in found.values())).hexdigest()[:16]
         self.prefix = f"/static/{digest}"
-        self.shell = (directory / "index.html").read_bytes().replace(b"{static}", self.prefix.encode())
+        html = (directory / "index.html").read_bytes().replace(b"{static}", self.prefix.encode())
+        before, _, after = html.partition(b"{first}")
+        self.shell = Piece(before), Piece(after)
 
     def __getitem__(self, name: str) -> Asset:
         """The file.
@@ -123,11 +153,15 @@ class Assets:
         """
         return self._found[name]
 
-    def shell_for(self, request: Request) -> Response | None:
-        """The shell, for a browser; None for who asks for text."""
-        wants_text = request.query_params.get("format") == "text"
-        wants_html = "text/html" in request.headers.get("accept", "") and not wants_text
-        return answer(request, self.shell, "text/html; charset=utf-8") if wants_html else None
+    def shell_with(self, request: Request, first: Callable[[], Awaitable[Pieces]]) -> Response:
+        """The shell with the first picture. Its head is sent at once, so the browser asks for the files meanwhile."""
+
+        async def parts() -> AsyncIterator[Pieces]:
+            yield self.shell[:1]
+            yield await first()
+            yield self.shell[1:]
+
+        return streamed(request, parts(), "text/html; charset=utf-8")
 
     async def serve_schema(self, request: Request) -> Response:
         """Answers with the schema of the API."""

@@ -8,7 +8,6 @@ lock that a viewer can hold. The page thread reads attributes of `PageStore`, an
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -96,8 +95,11 @@ class StartStep(IntEnum):
     LOGS = 3
 
 
+_SERVERS: Final = "HOST:PORT"  # a person replaces it
+
+
 class SaidWarning(NamedTuple):
-    """A warning of the log of the watcher."""
+    """A warning of the log of the watcher that says why no micro-batch completes."""
 
     text: str
     at_ms: TimestampMs
@@ -267,7 +269,7 @@ class PageStore:
         lives: what has happened to the latest incidents since this process was started, oldest first.
         latencies_ms: from the hang to the event, of the last incidents.
         step: what the start does now, until the watch is ready; None before it.
-        warning: the last one of the log.
+        warning: the last one of the log that says why no micro-batch completes. Others are no reason.
         audited: what the watch has found when it audited last; None before that, and on a page of several clusters.
         history: what the events topic has told; None before it is read, and on a page that does not read it.
         on_change: is called after each change, in the thread that fills the store; must not wait.
@@ -289,8 +291,9 @@ class PageStore:
 
     @property
     def commands(self) -> Origin | None:
-        """What commands are made from; None if it is not known where the brokers are."""
-        return self.origin if self.origin is not None and self.origin.bootstrap_servers else None
+        """What commands are made from; None if the cluster is not known. Unknown brokers have a place in it."""
+        origin = self.origin
+        return origin if origin is None or origin.bootstrap_servers else replace(origin, bootstrap_servers=_SERVERS)
 
     def take(self, emitted: Sequence[Finding], found: KnownNow, now_ms: TimestampMs) -> None:
         """Takes the output of a micro-batch; without an evaluated barrier, the former one stays the last."""
@@ -323,7 +326,7 @@ class PageStore:
         self.replace(replace(found, is_source_read=True))
 
     def warn(self, text: str, now_ms: TimestampMs) -> None:
-        """Takes a warning of the log; any thread may call it."""
+        """Takes a warning that says why no micro-batch completes; any thread may call it."""
         self.warning = SaidWarning(cut(redacted(text), _LONGEST_WARNING), now_ms)
         self.on_change()
 
@@ -350,15 +353,3 @@ class PageStore:
         self.lives = lives
         if event.status is IncidentStatus.OPENED and is_new:
             self.latencies_ms = (*self.latencies_ms[1 - LATENCIES :], event.detection_latency_ms)
-
-
-class WarningsForPage(logging.Handler):
-    """Shows the warnings of a log on the page: they say why nothing is evaluated."""
-
-    def __init__(self, store: PageStore, now_ms: Callable[[], TimestampMs]) -> None:
-        super().__init__(logging.WARNING)
-        self._store, self._now_ms = store, now_ms
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Takes a line."""
-        self._store.warn(record.getMessage(), self._now_ms())

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkRuntimeError
 from support.log_lines import LogLines, log_restored
 from txnwatch.cli import output, watching
 from txnwatch.cli.watch_process import Reload, StopRequest
+from txnwatch.page.store import PageStore
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import (
     BrokerError,
@@ -39,6 +40,7 @@ def a_watch(batches: int = 0) -> SimpleNamespace:
         options=SimpleNamespace(bootstrap=(), security=None),
         spark_log="/log/spark.log",
         begin_archive=lambda: None,
+        page=PageStore(),
     )
 
 
@@ -119,6 +121,8 @@ def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_t
         "ready: every transaction is being watched",
         "warning: no broker of b:1 has answered for 15 s; a new connection fails: the token endpoint is silent",
     ]
+    output.LOG.warning("a webhook does not answer")
+    assert watch.page.warning.text == later[4].removeprefix("warning: "), "no other warning is the cause"
 
 
 def test_a_micro_batch_that_does_not_end_is_not_taken_for_brokers_that_do_not_answer(
@@ -168,7 +172,7 @@ class Starts:
     batches, spark_log = 0, "/log/spark.log"
 
     def __init__(self, stop: StopRequest, *errors: Exception) -> None:
-        self.stop, self.errors = stop, list(errors)
+        self.stop, self.errors, self.page = stop, list(errors), PageStore()
 
     def open_ledger(self) -> SimpleNamespace:
         return SimpleNamespace(open_incidents=[])
@@ -208,6 +212,7 @@ class Endings:
         self.batch_errors = BatchErrors()
         self.coverage = Coverage(LogLines(), is_ready=True)
         self.options = SimpleNamespace(bootstrap=(), security=None)
+        self.page = PageStore()
 
     def open_ledger(self) -> SimpleNamespace:
         if self.left[0] is None:

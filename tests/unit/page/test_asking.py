@@ -195,7 +195,7 @@ def test_two_watchers_of_two_clusters_are_not_believed() -> None:
     assert "its watchers speak for several clusters" in sentence(world.show())
 
 
-def test_what_a_watcher_says_is_never_a_link_or_a_command() -> None:
+def test_what_a_watcher_says_is_never_a_link_or_brokers_of_a_command() -> None:
     hostile = PageWorld()
     hostile.tell(an_incident("hang", 252, **{**HANG, "transactional_id": "https://evil.example/<script>"}))
     world = OneWorld(
@@ -204,8 +204,11 @@ def test_what_a_watcher_says_is_never_a_link_or_a_command() -> None:
     world.show()
     picture = picture_of(Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms()))
     (row,) = picture["incidents"].values()
-    assert {step["command"] for step in row["steps"]} == {None}
-    assert (row["look"], picture["status"]["search_command"]) == (None, None)
+    look = "txnwatch explain --topic payments --partition 0 --bootstrap-server HOST:PORT"
+    commands = [step["command"] for step in row["steps"] if step["command"] is not None]
+    assert (commands, row["look"]) == ([look], look), "a person writes the brokers there"
+    assert picture["status"]["search_command"] == "txnwatch find-hanging --fail-on-found --bootstrap-server HOST:PORT"
+    assert picture["status"]["bootstrap_servers"] is None
     assert row["transactional_id"] is None, "it is no part of an address"
     (told,) = picture["status"]["watchers"]
     assert (told["url"], told["instance"]) == (A, "https://evil.example/\\x1b")

@@ -19,6 +19,8 @@ LOCKED = {
 }
 OURS = sorted(path.name for path in STATIC.iterdir() if path.suffix in {".js", ".css", ".html", ".svg"})
 FIRST_LOAD_BYTES = 45 * 1024
+FIRST_PICTURE_BYTES = 26 * 1024  # without the picture itself
+CONNECTIONS = 6  # of a browser to one host
 
 
 @pytest.mark.parametrize("name", LOCKED)
@@ -27,7 +29,7 @@ def test_a_file_of_another_project_is_that_of_the_lock(name: str) -> None:
 
 
 def test_each_script_is_ours_or_in_the_lock() -> None:
-    ours = {"draw.js", "live.js", "page.js", "past.js", "views.js"}
+    ours = {"details.js", "draw.js", "live.js", "page.js", "past.js", "views.js", "words.js"}
     assert {path.name for path in STATIC.glob("*.js")} == ours | {name for name in LOCKED if name.endswith(".js")}
     assert list(STATIC.glob("*.map")) == []
 
@@ -46,9 +48,19 @@ def test_nothing_is_made_into_code_or_loaded_from_another_host(name: str) -> Non
 
 def test_the_first_load_is_small() -> None:
     assets = Assets()
+    shell = b"".join(one.packed for one in assets.shell)
     sizes = {name: len(assets[name].compressed) for name in OURS if not name.endswith(".html")}
-    total = sum(sizes.values()) + len(assets.shell)
-    assert total < FIRST_LOAD_BYTES, (total, sizes)
+    assert sum(sizes.values()) + len(shell) < FIRST_LOAD_BYTES, sizes
+    before = {name: size for name, size in sizes.items() if f"/{name}".encode() in assets.shell[0].plain}
+    assert sum(before.values()) + len(shell) < FIRST_PICTURE_BYTES, before
+    assert len([name for name in before if name != "icon.svg"]) <= CONNECTIONS, before
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_first_picture_needs_only_the_files_that_the_shell_names(name: str) -> None:
+    shell = Assets().shell[0].plain.decode()
+    needed = re.findall(r'^import .* from "./(.*)";$', (STATIC / name).read_text(), re.MULTILINE)
+    assert f"/{name}" not in shell or [one for one in needed if f"/{one}" not in shell] == []
 
 
 # --- the colours: contrast against every ground, and difference for people who see fewer colours

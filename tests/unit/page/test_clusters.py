@@ -18,6 +18,8 @@ from txnwatch.page.words import as_text
 from txnwatch.state.model.values import CoordinatorAccess, TimestampMs
 
 BROWSER = "text/html,application/xhtml+xml"
+FIRST = '<script type="application/json" id="first">'
+PAYMENTS = '"cluster":"PAYMENTS-EU"'
 BOTH = "payments-eu: 1 partition stands still. metering-eu is not watched. Its last evaluation is 6 min 0"
 
 
@@ -98,7 +100,9 @@ def test_the_state_of_all_is_that_of_the_worst(state: PageState) -> None:
 
 
 def test_each_cluster_has_its_own_page_and_api(five: str) -> None:
-    assert get(five, "/c/PAYMENTS-EU/", Accept=BROWSER).text == get(five, "/", Accept=BROWSER).text, "one shell"
+    shells = [get(five, path, Accept=BROWSER).text.partition(FIRST) for path in ("/c/PAYMENTS-EU/", "/")]
+    assert shells[0][0] == shells[1][0], "one shell"
+    assert [PAYMENTS in first for _, _, first in shells] == [True, False], "each with its own picture"
     hang = get(five, "/c/PAYMENTS-EU/api/v1/snapshot").json
     assert (hang["cluster"], hang["name"], hang["picture"]["status"]["state"]) == (
         "PAYMENTS-EU",
@@ -129,6 +133,19 @@ def test_one_cluster_alone_is_the_first_page() -> None:
         answer = get(url, "/", Accept=BROWSER)
         assert (answer.status, answer.headers["Location"]) == (307, "/c/EU/")
         assert get(url, "/c/EU/").text.startswith("1 partition stands still. payments-0")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/?wall=1&owner=ledger", "/c/EU/?wall=1&owner=ledger"),
+        ("/find?name=a%2Fb", "/c/EU/find?name=a%2Fb"),
+        ("/c/eu?owner=%26", "/c/EU/?owner=%26"),
+    ],
+)
+def test_the_way_to_the_only_cluster_keeps_what_was_asked(path: str, expected: str) -> None:
+    with ClustersWorld([with_a_hang("eu")]).served() as url:
+        assert get(url, path).headers["Location"] == expected
 
 
 def test_a_cluster_without_an_answer_has_its_name_as_address() -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
+import json
+import threading
 from collections.abc import Iterator
+from contextlib import closing
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -48,6 +54,41 @@ def test_every_address_of_the_page_has_the_shell(busy: tuple[PageWorld, str], pa
     assert "Asking the watcher" in answer.text
     assert "style=" not in answer.text
     assert answer.headers["Set-Cookie"] is None
+
+
+def test_the_shell_has_the_picture_of_now_and_no_text_ends_its_script(busy: tuple[PageWorld, str]) -> None:
+    world, url = busy
+    world.tell(an_incident("evil", 900, transactional_id="</script><!--<script>", producer_id=3))
+    world.batch()
+    shell = get(url, "/", Accept=BROWSER).text
+    begin, _, rest = shell.partition('<script type="application/json" id="first">')
+    first, end, after = rest.partition("</script>")
+    assert "<" not in first
+    assert (end, after.strip().split()) == ("</script>", ["</body>", "</html>"])
+    message = json.loads(first)
+    assert message["picture"]["status"]["state"] == "incident"
+    assert any(row["holder"] == "</script><!--<script>" for row in message["picture"]["incidents"].values())
+    assert begin.count("<script") == 2
+
+
+def test_the_head_of_the_shell_does_not_wait_for_the_picture(busy: tuple[PageWorld, str]) -> None:
+    world, url = busy
+    is_due = threading.Event()
+    made = world.site.live.refresh
+
+    async def late() -> None:
+        await asyncio.to_thread(is_due.wait, 10.0)
+        await made()
+
+    world.site.live.refresh = late  # type: ignore[method-assign]
+    at = urlsplit(url)
+    with closing(http.client.HTTPConnection(at.hostname or "", at.port, timeout=10.0)) as connection:
+        connection.request("GET", "/", headers={"Accept": BROWSER})
+        answer = connection.getresponse()
+        head = b"".join(iter(answer.readline, b"<body>\n"))
+        assert b"/page.js" in head
+        is_due.set()
+        assert b'"picture":' in answer.read()
 
 
 def test_curl_gets_the_sentence_and_the_commands(busy: tuple[PageWorld, str]) -> None:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 from support.page_client import a_stream, applied, get
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, now_ms
@@ -120,9 +120,9 @@ def test_a_viewer_that_goes_before_the_first_byte_gives_its_place_back() -> None
     async def gone(_: object) -> None:
         raise OSError("the client is gone")
 
-    scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+    scope = {"type": "http", "headers": [], "asgi": {"spec_version": "2.4"}}
     with pytest.raises(ClientDisconnect):
-        asyncio.run(StreamOfOne(viewers, viewer, lambda: None)(scope, _nothing, gone))
+        asyncio.run(StreamOfOne(Request(scope), viewers, viewer, lambda: None)(scope, _nothing, gone))
     assert len(viewers) == 0
 
 

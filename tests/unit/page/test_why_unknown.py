@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from support.page_world import OWNERS, PageWorld, a_busy_cluster, a_calm_cluster
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import encode
 from txnwatch.page.picture import picture_of
-from txnwatch.page.store import StartStep, TargetRow, WarningsForPage
+from txnwatch.page.store import StartStep, TargetRow
 from txnwatch.page.watcher_facts import decoded, facts_of
 from txnwatch.page.words import as_text
 from txnwatch.state.model.values import TimestampMs
@@ -63,19 +62,6 @@ def test_a_warning_is_shown_without_secrets_and_control_characters() -> None:
     assert "hunter2" not in sentence(world)
     assert sentence(world).isprintable()
     assert len(sentence(world)) < 600
-
-
-def test_the_warnings_of_the_log_reach_the_page() -> None:
-    world = PageWorld()
-    handler = WarningsForPage(world.store, now_ms)
-    log = logging.getLogger("a test of the page")
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.info("nothing")
-    assert "nothing" not in sentence(world)
-    log.warning(AWAY)
-    log.removeHandler(handler)
-    assert AWAY in sentence(world)
 
 
 @pytest.mark.parametrize("step", StartStep)

@@ -40,9 +40,8 @@ export function state() {
   return { state: status.state, why: status.why };
 }
 
-function heard(message, nextMs) {
+function heard(message, nextMs, at = performance.now()) {
   if (live.head && live.head.boot !== message.boot) live.restartedMs = message.server_ms;
-  const at = performance.now();
   const found = message.server_ms - at;
   offset = isFirst ? found : Math.max(offset - SLOWER * (at - heardAt), found);
   isFirst = false;
@@ -159,6 +158,18 @@ function hideOrShow() {
   else if (!end) open();
 }
 
+/** The picture that has come with the page. It may be as old as the request for the page, and counts as one that was asked for. */
+function firstOne() {
+  try {
+    const message = JSON.parse(document.getElementById("first").textContent);
+    heard(message, POLL_MS + SILENT_MS, performance.getEntriesByType("navigation")[0].requestStart);
+    live.picture = message.picture;
+  } catch {
+    // It did not come whole. The stream has it.
+  }
+}
+
+firstOne();
 open(); // while the other files come
 /** Calls `onChange` after each message, with whether the picture may have changed. */
 export function begin(onChange) {

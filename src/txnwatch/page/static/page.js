@@ -1,9 +1,8 @@
 // The page: its address, its keys, and one drawing for each message and each second.
 import { html, nothing, render, svg } from "./lit-html.js";
-import { clock } from "./draw.js";
 import { BASE, begin, live, now, state } from "./live.js";
-import { roots, week } from "./past.js";
 import * as views from "./views.js";
+import { clock } from "./words.js";
 
 const root = document.getElementById("page");
 root.replaceChildren(); // what the shell says until this runs
@@ -14,12 +13,14 @@ const page = {
   picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, isStale: true,
   trueNow: 0, sentenceNow: 0, now: 0, barNow: 0, pausedMs: null, // of the sentence, and of what is below it
   isRefused: false, stoppedMs: null, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy, go,
+  rest: null, // the views that come after the first picture
 };
 const LOST = new Set(["asking", "stopped", "silent", "not judged"]);
 let paused = null; // { picture, at, trueAt }
 const NOT_ASKED = { found: null, look: null, isMissing: false, error: null, isAsked: false, askedAt: -Infinity };
 let detail = { ...NOT_ASKED, address: null };
 let isSeriesAsked = false;
+let isRestAsked = false;
 let said = "";
 let spoken = "";
 let isNew = true; // the view has changed, and its heading is not there yet
@@ -29,20 +30,22 @@ let keysOff = localStorage.getItem("keys") === "off";
 // --- addresses
 // What begins with the first part and does not match is not asked: the server has no such address.
 const ROUTES = [
-  ["/incident/", /^([0-9a-f]{32})$/, (id) => `/api/v1/incidents/${id}`, views.incident, "Incident"],
-  ["/partition/", /^([\w.-]+)\/(\d{1,10})$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, views.partition, "Partition"],
-  ["/producer/", /^(\d{1,19})$/, (id) => `/api/v1/producers/${id}`, views.client, "Producer"],
-  ["/id", /^(?:\/([^/]+))?$/, (name) => `/api/v1/ids${name === undefined ? location.search : `?name=${name}`}`, views.client, "Transactional id"],
-  ["/incidents", /^$/, () => `/api/v1/incidents${location.search}`, views.allIncidents, "Incidents"],
-  ["/partitions", /^$/, () => "/api/v1/partitions", views.partitions, "Partitions"],
-  ["/ended", /^$/, () => "/api/v1/ended", views.ended, "Ended"],
-  ["/find", /^$/, () => `/api/v1/find${location.search}`, views.found, "Found"],
-  ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
-  ["/audit", /^(?:\/([\w-]+))?$/, (check) => `/api/v1/audit?check=${check ?? ""}`, views.audit, "Audit"],
-  ["/roots", /^$/, () => "/api/v1/roots", roots, "Roots"],
-  ["/history", /^$/, () => `/api/v1/history${location.search}`, week, "History"],
+  ["/incident/", /^([0-9a-f]{32})$/, (id) => `/api/v1/incidents/${id}`, "incident", "Incident"],
+  ["/partition/", /^([\w.-]+)\/(\d{1,10})$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, "partition", "Partition"],
+  ["/producer/", /^(\d{1,19})$/, (id) => `/api/v1/producers/${id}`, "client", "Producer"],
+  ["/id", /^(?:\/([^/]+))?$/, (name) => `/api/v1/ids${name === undefined ? location.search : `?name=${name}`}`, "client", "Transactional id"],
+  ["/incidents", /^$/, () => `/api/v1/incidents${location.search}`, "allIncidents", "Incidents"],
+  ["/partitions", /^$/, () => "/api/v1/partitions", "partitions", "Partitions"],
+  ["/ended", /^$/, () => "/api/v1/ended", "ended", "Ended"],
+  ["/find", /^$/, () => `/api/v1/find${location.search}`, "found", "Found"],
+  ["/open", /^$/, () => "/api/v1/open", "oldest", "Oldest"],
+  ["/audit", /^(?:\/([\w-]+))?$/, (check) => `/api/v1/audit?check=${check ?? ""}`, "audit", "Audit"],
+  ["/roots", /^$/, () => "/api/v1/roots", "roots", "Roots"],
+  ["/history", /^$/, () => `/api/v1/history${location.search}`, "week", "History"],
 ];
-const LISTS = { "/": views.overview, "/watcher": views.watcherView };
+/** A view of the rest; nothing until it is there. */
+const later = (name) => (...found) => page.rest?.[name](...found) ?? nothing;
+const LISTS = { "/": views.overview, "/watcher": later("watcherView") };
 
 /** Whether the page hangs on a wall: one sentence, and nothing to click. */
 const isWall = () => new URLSearchParams(location.search).has("wall");
@@ -51,16 +54,16 @@ const isWall = () => new URLSearchParams(location.search).has("wall");
 const path = () => location.pathname.slice(BASE.length);
 
 function route() {
-  if (page.picture?.clusters && path() === "/find") return { address: `/api/v1/find${location.search}`, view: views.found, title: "Found" };
+  if (page.picture?.clusters && path() === "/find") return { address: `/api/v1/find${location.search}`, view: later("found"), title: "Found" };
   if (page.picture?.clusters) return { address: views.isFiltered() ? `/api/v1/incidents${location.search}` : null, view: views.clusters, title: null };
   if (path() === "/" && page.picture && views.isFiltered()) return { address: `/api/v1/${isWall() ? "incidents" : "overview"}${location.search}`, view: views.filteredOverview, title: null };
   if (LISTS[path()]) return { address: null, view: LISTS[path()], title: null };
   for (const [begin, rest, address, view, title] of ROUTES) {
     if (!path().startsWith(begin)) continue;
     const match = rest.exec(path().slice(begin.length));
-    return { address: match && address(...match.slice(1)), view: match ? view : () => views.missing(`no ${title}`), title };
+    return { address: match && address(...match.slice(1)), view: match ? later(view) : () => later("missing")(`no ${title}`), title };
   }
-  return { address: null, view: () => views.missing("no address"), title: null };
+  return { address: null, view: () => later("missing")("no address"), title: null };
 }
 
 /** How many views of this visit are before this one. */
@@ -116,13 +119,25 @@ async function askSeries() {
   }
 }
 
+/** What the first picture does not need comes after it, over the same link. */
+async function askRest() {
+  isRestAsked = true;
+  try {
+    const [details, past] = await Promise.all([import("./details.js"), import("./past.js"), import("./draw.js")]);
+    page.rest = { ...details, ...past };
+    draw(true);
+  } catch {
+    setTimeout(() => (isRestAsked = false), 1000); // it is asked for again
+  }
+}
+
 // --- drawing
 function content() {
   const { address, view, title } = route();
   if (address === null) return page.picture ? view(page) : nothing;
   if (detail.address !== address) return nothing;
   const crumbs = title === null ? nothing : html`<nav class="crumbs" aria-label="Where this is"><a href=${`${BASE}/`}>Overview</a> / ${title}</nav>`;
-  if (detail.isMissing) return html`${crumbs}${views.missing(title, detail.look, page)}`;
+  if (detail.isMissing) return html`${crumbs}${later("missing")(title, detail.look, page)}`;
   if (!detail.found) return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}</p>` : nothing}`;
   return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}: what is below may have changed.</p>` : nothing}${view(detail.found, page)}`;
 }
@@ -165,15 +180,17 @@ function draw(hasChanged) {
   take();
   const { address, title } = route();
   if (address && hasChanged && !(paused && detail.address === address)) ask(address);
-  if (!isSeriesAsked) askSeries();
+  if (page.rest && !isSeriesAsked) askSeries();
   if (isWall()) {
-    render(html`<main id="main" class="on-wall">${views.wall(detail.error ? null : detail.found, page)}</main>`, root);
+    render(html`<main id="main" class="on-wall">${views.wall(detail.found, page)}</main>`, root);
+    fit();
     return sentenceChanged();
   }
   render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, title !== null)}${views.pauseOf(page)}<div class="visually-hidden" role="status">${said}</div><div class="visually-hidden" role="status">${spoken}</div>${content()}</main>${foot()}`, root);
   sentenceChanged();
   measure();
-  if (isNew) focusHeading();
+  if (isNew && page.rest) focusHeading();
+  if (page.picture && !isRestAsked) askRest();
 }
 
 /** A person who has followed a link reads on at the heading of the new view. */
@@ -207,6 +224,17 @@ function viewTitle() {
   const [, kind, ...rest] = path().split("/");
   if (kind === "incident" && detail.found?.tag) return `${detail.found.tag.toLowerCase()} ${detail.found.places[0] ?? detail.found.holder}`;
   return rest.length ? rest.map(decodeURIComponent).join("-").slice(0, 80) : title;
+}
+
+const LARGEST = 5.4;
+const SMALLEST = 1.2;
+/** The largest type with which all of the wall is on the screen. */
+function fit() {
+  const style = document.documentElement.style;
+  for (let size = LARGEST; size >= SMALLEST; size -= 0.3) {
+    style.setProperty("--wall", `${size}vw`);
+    if (root.scrollHeight <= innerHeight && root.scrollWidth <= innerWidth) return;
+  }
 }
 
 function measure() {

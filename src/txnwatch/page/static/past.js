@@ -1,11 +1,9 @@
 // Beyond one incident: what open ones share; and the past, which is from the events topic and no evidence.
 import { html, nothing, svg } from "./lit-html.js";
-import { clock, count, duration, ofClient, ofIncident, plural, unit } from "./draw.js";
+import { unit } from "./draw.js";
+import { clock, count, duration, foreign, ofClient, ofIncident, plural, reach } from "./words.js";
 import { BASE } from "./live.js";
 
-const foreign = (text) => html`<bdi>${text}</bdi>`;
-/** Links of the operator's own table, which has only these schemes; they are checked again. */
-export const reach = (links) => links.map(([text, address]) => (/^(https?:\/\/|tel:\+?\d+$)/.test(address ?? "") ? html` <a class="keep" href=${address} rel="noreferrer">${text}</a>` : nothing));
 
 const TONES = ["var(--info)", "var(--warning)", "var(--critical)"];
 const WORDS = ["early warnings", "warnings", "critical"];
