@@ -115,23 +115,20 @@ def causes(known: Knowledge, event: IncidentEvent) -> list[dict[str, str]]:
     ]
 
 
-def text_of(known: Knowledge, check: str, cluster: str) -> str:
+def lines_of(known: Knowledge, check: str) -> list[str]:
     """The view as text."""
     found = known.store.audited
     if found is None:
-        return f"audit of {cluster}: none was made yet\n"
+        return ["audit: none was made yet"]
     chosen = [at for at, row in enumerate(found.rows) if check in {"", row.check}]
-    lines = [f"{counts_line(_by_severity(found))} · {audited_ago(found.at_ms, known.now_ms)} · {cluster}"]
+    lines = [f"{counts_line(_by_severity(found))} · {audited_ago(found.at_ms, known.now_ms)}"]
     for at in _worst_first(found, chosen):
         lines += ["", *map(printable, _shown(known, found.rows[at]).lines())]
         lines += _incident_lines(_incidents(known, found, at))
     if found.missing:
-        lines += [
-            "",
-            "not checked",
-            *(f"  {name(one.what, _LONGEST)}: {name(one.why, _LONGEST)}" for one in found.missing),
-        ]
-    return "\n".join(lines) + "\n"
+        lines += ["", "not checked"]
+        lines += [f"  {name(one.what, _LONGEST)}: {name(one.why, _LONGEST)}" for one in found.missing]
+    return lines
 
 
 def audited_ago(at_ms: TimestampMs, now_ms: TimestampMs) -> str:

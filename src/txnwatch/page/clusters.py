@@ -32,7 +32,8 @@ from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.picture import Picture
 from txnwatch.page.served_page import Collect, PageSite
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes, wants_html
-from txnwatch.page.storms import CHOICES, FILTERS, LISTED, Choices, filter_of
+from txnwatch.page.storms import ALL_INCIDENTS, CHOICES, FILTERS, LISTED, Choices, IncidentFilter, filter_of
+from txnwatch.page.text_forms import NOT_FOUND, found_lines, incident_lines
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import Part, as_text, counted, evaluated, id_for_address, name, number
 from txnwatch.state.model.values import DurationMs, TimestampMs
@@ -197,7 +198,7 @@ def _detail(ordered: Sequence[OneCluster]) -> str:
     )
 
 
-def _clusters_text(picture: Picture, now_ms: TimestampMs) -> str:
+def _clusters_lines(picture: Picture, now_ms: TimestampMs) -> list[str]:
     """The picture as text, for curl."""
     status = picture["status"]
     lines = [as_text(status["headline"], now_ms), as_text(status["detail"], now_ms), ""]
@@ -205,7 +206,7 @@ def _clusters_text(picture: Picture, now_ms: TimestampMs) -> str:
         row = picture["clusters"][key]
         age = evaluated(row["judged_ms"], now_ms)
         lines.append(f"{row['state'].upper():8}  {row['name']}  {as_text(row['text'], now_ms)}  {age}  /c/{key}/")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 @dataclass
@@ -336,7 +337,13 @@ class ClustersSite:
 
     async def _find(self, request: Request) -> Response:
         """What has a text in its name, in all clusters; with its address if only one thing is meant."""
-        text = request.query_params.get("name", "")
+        found = await self._found(request.query_params.get("name", ""))
+        await self.live.refresh()
+        head = self.live.head(self.live.picture)
+        known = {"answer": found} if found is not None else {"answer": None, "look": None}
+        return answer(request, encode({**head, **known}), JSON)
+
+    async def _found(self, text: str) -> dict[str, Any] | None:
         found = [(self._key(site), site.name, await site.find(text)) for site in self.sites]
         some = [(key, called, one) for key, called, one in found if one is not None]
         meant = [f"/c/{quote(key)}{one['address']}" for key, _, one in some if one["address"] is not None]
@@ -346,22 +353,11 @@ class ClustersSite:
             "matches": matches[:MATCHES],
             "more": sum(one["more"] for _, _, one in some) + len(matches[MATCHES:]),
         }
-        await self.live.refresh()
-        head = self.live.head(self.live.picture)
-        known = {"answer": answered} if some else {"answer": None, "look": None}
-        return answer(request, encode({**head, **known}), JSON)
+        return answered if some else None
 
     async def _incidents(self, request: Request) -> Response:
         """The open incidents of all clusters that a filter means, the worst cluster first."""
-        wanted, found = filter_of(request.query_params), list[tuple[str, dict[str, Any]]]()
-        await self.live.refresh()
-        places = {key: place for place, key in enumerate(self.live.picture["order"]["clusters"])}
-        for site in self.sites:
-            one, ahead_ms = await site.select(wanted, LISTED), self._ahead_ms(site)
-            if one is not None:
-                rows = [{**row, "since_ms": row["since_ms"] - ahead_ms} for row in one["rows"]]
-                found.append((self._key(site), {**one, "rows": rows}))
-        found.sort(key=lambda one: places.get(one[0], len(places)))
+        found = await self._selected(filter_of(request.query_params))
         answered = {
             "rows": [{**row, "cluster": key} for key, one in found for row in one["rows"]],
             "count": sum(one["count"] for _, one in found),
@@ -369,13 +365,37 @@ class ClustersSite:
         }
         return answer(request, encode({**self.live.head(self.live.picture), **answered}), JSON)
 
+    async def _selected(self, wanted: IncidentFilter) -> list[tuple[str, dict[str, Any]]]:
+        """The incidents that are meant by the keys of their clusters, with times by the clock of this process."""
+        found = list[tuple[str, dict[str, Any]]]()
+        await self.live.refresh()
+        places = {key: place for place, key in enumerate(self.live.picture["order"]["clusters"])}
+        for site in self.sites:
+            one, ahead_ms = await site.select(wanted, LISTED), self._ahead_ms(site)
+            if one is not None:
+                rows = [{**row, "since_ms": row["since_ms"] - ahead_ms} for row in one["rows"]]
+                found.append((self._key(site), {**one, "rows": rows}))
+        return sorted(found, key=lambda one: places.get(one[0], len(places)))
+
     async def _overview(self, request: Request) -> Response:
         if len(self.sites) == 1:
             return _redirect(request, self._key(self.sites[0]), request.url.path)
         if wants_html(request):
             return self.live.shell(request, self.assets)
         await self.live.refresh()
-        return PlainTextResponse(_clusters_text(self.live.picture, self.now_ms()))
+        lines = _clusters_lines(self.live.picture, self.now_ms())
+        if request.url.path == "/find":
+            some = await self._found(request.query_params.get("name", ""))
+            lines += ["", *(found_lines(some) if some is not None else [NOT_FOUND])]
+        elif (wanted := filter_of(request.query_params)) != ALL_INCIDENTS:
+            lines += await self._incident_lines(wanted)
+        return PlainTextResponse("\n".join(lines) + "\n")
+
+    async def _incident_lines(self, wanted: IncidentFilter) -> list[str]:
+        """The incidents of all clusters that a filter means."""
+        rows = [(key, row) for key, one in await self._selected(wanted) for row in one["rows"]]
+        lines = (("", f"on {name(key)}", *incident_lines(row, self.now_ms(), f"/c/{quote(key)}")) for key, row in rows)
+        return [line for some in lines for line in some]
 
     async def _with_slash(self, request: Request) -> Response:
         site = self._site_of(request.path_params["cluster"])

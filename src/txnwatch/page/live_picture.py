@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 from txnwatch import __version__
 from txnwatch.page.packed import Piece, Pieces, packed
 from txnwatch.page.picture import Picture, changes
-from txnwatch.page.site_files import Assets, Serve, answer, streamed
+from txnwatch.page.site_files import Assets, InParts, Serve, answer
 from txnwatch.state.model.values import TimestampMs
 
 JSON: Final = "application/json"
@@ -204,18 +204,17 @@ class LivePicture:
         return StreamOfOne(request, self._viewers, viewer, before_each)
 
 
-class StreamOfOne:
+class StreamOfOne(InParts):
     """The stream of one viewer. It gives the place back also if the viewer goes before the first byte."""
 
     def __init__(self, request: Request, viewers: Viewers, viewer: Viewer, before_each: Callable[[], None]) -> None:
-        messages = viewers.messages(viewer, before_each)
-        self._stream = streamed(request, messages, "text/event-stream", X_Accel_Buffering="no")
+        super().__init__(request, viewers.messages(viewer, before_each), "text/event-stream", X_Accel_Buffering="no")
         self._leave = partial(viewers.leave, viewer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, and gives the place back."""
         try:
-            await self._stream(scope, receive, send)
+            await super().__call__(scope, receive, send)
         finally:
             self._leave()
 

@@ -58,8 +58,7 @@ def sections_of(known: Knowledge, wanted: IncidentFilter = ALL_INCIDENTS) -> Pic
 
 
 def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
-    seen, facts, origin = known.seen, known.facts, known.store.origin
-    servers = origin.bootstrap_servers if origin is not None else None
+    seen, facts = known.seen, known.facts
     truth = known.truth
     urgent = [event for event in incidents if event.verdict not in CALM]
     reach = seen.reach if seen.reach is not None else Reach()
@@ -90,7 +89,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "speaks": seen.speaks,
         "speaker": name(seen.speaker) if seen.speaker is not None else None,
         "start": _start(known),
-        "bootstrap_servers": name(servers, _REASON) if servers else None,
+        "bootstrap_servers": _servers(known.store.origin),
         "open_incidents": len(urgent),
         "early_warnings": sum(event.severity is Severity.INFO for event in incidents),
         "groups_stopped": len(stopped),
@@ -103,6 +102,10 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "search_command": _search(known.store.commands),
         "exposures": counts_row(known.store.audited),
     }
+
+
+def _servers(origin: Origin | None) -> str | None:
+    return name(origin.bootstrap_servers, _REASON) if origin is not None and origin.bootstrap_servers else None
 
 
 def _reason(known: Knowledge) -> list[Part]:

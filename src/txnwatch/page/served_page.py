@@ -11,9 +11,8 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -31,13 +30,11 @@ from txnwatch.page.shared import shared
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes, wants_html
 from txnwatch.page.store import PageStore
 from txnwatch.page.storms import LISTED, MOST, IncidentFilter, filter_of, select
+from txnwatch.page.text_forms import FORMS, AskedView, Form, head_lines
 from txnwatch.page.watcher_facts import facts_of
-from txnwatch.page.words import as_text, counted, evaluated
 from txnwatch.state.incidents.past_summary import Facet
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
-from txnwatch.state.telling.hurt import CONNECT_STOPS
-from txnwatch.state.text import duration_text
 
 _SAMPLE_S: Final = 5.0
 _LOOKED_AT_S: Final = 10.0
@@ -171,12 +168,9 @@ class PageSite:
     @property
     def pages(self) -> list[BaseRoute]:
         """The paths of the pages and of the JSON: the pages all have one shell, which reads its address itself."""
-        shells = ("/", "/incidents", "/watcher", "/open", "/partitions", "/ended", "/id", "/find", "/roots")
-        below = ("/incident/{rest:path}", "/partition/{rest:path}", "/id/{rest:path}", "/producer/{rest:path}")
         guarded = self.hosts.guarded
         return [
-            *(Route(path, guarded(self._shell(self._text))) for path in (*shells, *below)),
-            *(Route(path, guarded(self._shell(self._audit_text))) for path in ("/audit", "/audit/{check}")),
+            *(Route(path, guarded(self._shell(self._text_as(form)))) for path, form in FORMS.items()),
             Route("/history", guarded(self._shell(self._past_as_page))),
             *(Route(f"/api/v1/{path}", guarded(serve)) for path, serve in self._resources()),
         ]
@@ -220,27 +214,30 @@ class PageSite:
             ),
         )
 
-    def _shell(self, text_of: Callable[[Knowledge, Request], str]) -> Serve:
-        """Serves the shell, or the page as text."""
+    def _shell(self, text_of: Callable[[Knowledge, Request], tuple[str, int]]) -> Serve:
+        """Serves the shell, or the view as text with its status."""
 
         async def serve(request: Request) -> Response:
             if wants_html(request):
                 return self.live.shell(request, self.assets)
             await self.live.refresh()
             assert self._known is not None
-            return PlainTextResponse(await asyncio.to_thread(text_of, self._known, request))
+            return PlainTextResponse(*await asyncio.to_thread(text_of, self._known, request))
 
         return serve
 
-    def _text(self, known: Knowledge, _: Request) -> str:
-        return _text_of(self.live.picture, known.now_ms, self._cluster)
+    def _text_as(self, form: Form) -> Callable[[Knowledge, Request], tuple[str, int]]:
+        def text_of(known: Knowledge, request: Request) -> tuple[str, int]:
+            base, rest = request.scope.get("root_path", ""), request.path_params.get("rest", "")
+            found = form(known, AskedView(base, rest, request.query_params))
+            lines = (*head_lines(self.live.picture, known.now_ms, self._cluster), *found.lines)
+            return "\n".join(lines) + "\n", 200 if found.is_known else 404
 
-    def _audit_text(self, known: Knowledge, request: Request) -> str:
-        return audited.text_of(known, request.path_params.get("check", ""), self._cluster)
+        return text_of
 
-    def _past_as_page(self, known: Knowledge, request: Request) -> str:
+    def _past_as_page(self, known: Knowledge, request: Request) -> tuple[str, int]:
         found = past_text(known.store, "md", _days(request), self._cluster, None, known.now_ms)
-        return found if found is not None else f"{NO_PAST}\n"
+        return found if found is not None else f"{NO_PAST}\n", 200
 
     async def _past(self, request: Request) -> Response:
         """The history; counting a storm takes seconds, so it has a thread of its own."""
@@ -355,61 +352,3 @@ def _partition(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None
 def _producer(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
     number = details.number_below(at["number"], 1 << 63)
     return details.producer(known, ProducerId(number)) if number is not None else None
-
-
-def _text_of(picture: Picture, now_ms: TimestampMs, cluster: str) -> str:
-    """The page as text: the sentence, and the open incidents with who is hurt, whom to call and what to do."""
-    status = picture["status"]
-    age = evaluated(status["judged_ms"], now_ms)
-    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    lines = [as_text(status["headline"], now_ms), f"{as_text(status['detail'], now_ms)} · {age} · {cluster}, at {at}"]
-    lines += [f"  start: {one['text']} ({one['state']})" for one in status["start"] or ()]
-    if (found := status["exposures"]) is not None:
-        lines.append(f"  {audited.counts_line(found)}, {audited.audited_ago(found['at_ms'], now_ms)}: /audit")
-    for key in picture["order"]["incidents"]:
-        lines += ["", *_incident_lines(picture["incidents"][key], now_ms)]
-    order = picture["order"]
-    if order["more_incidents"]:
-        lines += ["", f"and {order['more_incidents']} more incidents: /api/v1/incidents has all of them"]
-    return "\n".join(lines) + "\n"
-
-
-def _incident_lines(row: Mapping[str, Any], now_ms: TimestampMs) -> Iterator[str]:
-    fold, where = row["fold"], ", ".join(row["places"]) or "no partition stands"
-    if fold is not None:
-        what = fold["topic"] or fold["prefix"] or "several"
-        since = duration_text(now_ms - fold["since_ms"])
-        yield f"{row['tag']}  {fold['count']} incidents of {what}, on {fold['partitions']} partitions, for {since}"
-        yield f"  all of them: /api/v1{fold['list']}"
-        yield f"  the worst: {where}  behind {row['holder']}  for {duration_text(now_ms - row['since_ms'])}"
-    else:
-        yield f"{row['tag']}  {where}  behind {row['holder']}  for {duration_text(now_ms - row['since_ms'])}"
-    yield f"  {row['why']}"
-    yield f"  hidden from readers: {_hidden(row, now_ms)}"
-    yield f"  hurt: {_hurt(row)}"
-    yield f"  {row['safe']}"
-    yield from (f"  {text}" for step in row["steps"] for text in step.values() if text is not None)
-    yield f"  call {_who(row['owner'])}" if row["owner"] is not None else "  no owner is known"
-
-
-def _hidden(row: Mapping[str, Any], now_ms: TimestampMs) -> str:
-    found = row["fold"] or row
-    if found["hidden"] is None:
-        return "not known"
-    at_ms = None if row["fold"] is not None else row["hidden_at_ms"]
-    age = f", {duration_text(now_ms - at_ms)} ago" if at_ms is not None else ""
-    return f"{'at least ' if found['hidden_is_least'] else ''}{counted(found['hidden'], 'record')}{age}"
-
-
-def _hurt(row: Mapping[str, Any]) -> str:
-    kinds = (("stopped", "stopped"), ("waiting", "waiting for offsets"), ("at_risk", "at risk"))
-    more = {key: " and more" if row.get(f"more_{key}") else "" for key, _ in kinds}
-    found = [f"{', '.join(row[key])}{more[key]} ({what})" for key, what in kinds if row[key]]
-    found += [CONNECT_STOPS] if row["connect"] else []
-    if found:
-        return "; ".join(found)
-    return "no group was found that stands" if row["topic"] is not None else "groups are not looked for"
-
-
-def _who(owner: Mapping[str, Any]) -> str:
-    return f"{owner['name']}, {owner['contact']}" if owner["contact"] is not None else str(owner["name"])

@@ -99,13 +99,15 @@ def answer(
     return Response(content, headers={**named, "Vary": "Accept-Encoding"}, media_type=media_type)
 
 
-def streamed(request: Request, parts: AsyncIterator[Pieces], media_type: str, **headers: str) -> StreamingResponse:
+class InParts(StreamingResponse):
     """An answer in parts, each of which is sent at once; compressed if the client accepts that."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    if accepts_gzip(request):
-        named["Content-Encoding"] = "gzip"
-    content = _packed(parts) if accepts_gzip(request) else _plain(parts)
-    return StreamingResponse(content, headers={**named, "Vary": "Accept-Encoding"}, media_type=media_type)
+
+    def __init__(self, request: Request, parts: AsyncIterator[Pieces], media_type: str, **headers: str) -> None:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if accepts_gzip(request):
+            named["Content-Encoding"] = "gzip"
+        content = _packed(parts) if accepts_gzip(request) else _plain(parts)
+        super().__init__(content, headers={**named, "Vary": "Accept-Encoding"}, media_type=media_type)
 
 
 async def _plain(parts: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
@@ -161,7 +163,7 @@ class Assets:
             yield await first()
             yield self.shell[1:]
 
-        return streamed(request, parts(), "text/html; charset=utf-8")
+        return InParts(request, parts(), "text/html; charset=utf-8")
 
     async def serve_schema(self, request: Request) -> Response:
         """Answers with the schema of the API."""

@@ -46,6 +46,10 @@ def incident_of(world: PageWorld, verdict: str = "hanging") -> str:
         "/partition/payments/0",
         "/id/a",
         "/producer/7",
+        "/history",
+        "/roots",
+        "/audit",
+        "/audit/marker-skipped",
     ],
 )
 def test_every_address_of_the_page_has_the_shell(busy: tuple[PageWorld, str], path: str) -> None:
@@ -116,7 +120,7 @@ def test_the_text_of_a_storm_is_short() -> None:
     with a_storm(300).served() as url:
         text = get(url, "/").text
     assert "HANGING  300 incidents of events, on 300 partitions, for " in text
-    assert "all of them: /api/v1/incidents?verdict=hanging&" in text
+    assert "all of them: /incidents?verdict=hanging&" in text
     assert len(text.splitlines()) < 70
 
 

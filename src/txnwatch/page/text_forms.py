@@ -1,0 +1,384 @@
+"""The views as text, for curl and for a browser without JavaScript: one form for each address. Pure: no I/O, no clock.
+
+A form is made from the answer that the view of the browser has, so both tell the same. What is not known says so, with
+the command that asks the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from txnwatch.page import audited, details, finding
+from txnwatch.page.knowledge import Knowledge
+from txnwatch.page.picture import Picture, sections_of
+from txnwatch.page.shared import shared
+from txnwatch.page.storms import ALL_INCIDENTS, LISTED, MOST, filter_of, select
+from txnwatch.page.words import as_text, counted, evaluated, number
+from txnwatch.state.model.values import ProducerId, TimestampMs, TopicPartition, is_topic_name
+from txnwatch.state.telling.hurt import CONNECT_STOPS
+from txnwatch.state.text import duration_text
+
+Row = Mapping[str, Any]
+_FURTHEST: Final = 1_000_000
+_NONE: Final = "No incident like this is open."
+NOT_FOUND: Final = "Nothing that is known here has this in its name."
+
+
+class AskedView(NamedTuple):
+    """What a view is asked for.
+
+    Attributes:
+        base: what every address of the cluster begins with.
+        rest: what its path has behind the name of the view.
+    """
+
+    base: str
+    rest: str
+    query: Mapping[str, str]
+
+
+class TextForm(NamedTuple):
+    """A view as lines, below those of the sentence."""
+
+    lines: Sequence[str]
+    is_known: bool = True
+
+
+Form = Callable[[Knowledge, AskedView], TextForm]
+
+
+def head_lines(picture: Picture, now_ms: TimestampMs, cluster: str) -> list[str]:
+    """The sentence, and what it rests on: every form begins with it."""
+    status = picture["status"]
+    age = evaluated(status["judged_ms"], now_ms)
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    lines = [as_text(status["headline"], now_ms), f"{as_text(status['detail'], now_ms)} · {age} · {cluster}, at {at}"]
+    lines += [f"  start: {one['text']} ({one['state']})" for one in status["start"] or ()]
+    if (found := status["exposures"]) is not None:
+        lines.append(f"  {audited.counts_line(found)}, {audited.audited_ago(found['at_ms'], now_ms)}: /audit")
+    return lines
+
+
+# The lists.
+
+
+def _overview(known: Knowledge, asked: AskedView) -> TextForm:
+    """The open incidents that are meant, one row for each cause; on a wall the sentence is enough."""
+    if "wall" in asked.query:
+        return TextForm(())
+    found = sections_of(known, filter_of(asked.query))
+    order, lines = found["order"], list[str]()
+    for key in order["incidents"]:
+        lines += ["", *incident_lines(found["incidents"][key], known.now_ms, asked.base)]
+    if order["more_incidents"]:
+        lines += ["", f"and {order['more_incidents']} more incidents: {asked.base}/incidents has all of them"]
+    if not lines and filter_of(asked.query) != ALL_INCIDENTS:
+        lines = ["", _NONE]
+    return TextForm(lines)
+
+
+def _incidents(known: Knowledge, asked: AskedView) -> TextForm:
+    limit, offset = (details.number_below(asked.query.get(key, ""), _FURTHEST) for key in ("limit", "offset"))
+    found = select(known, filter_of(asked.query), min(limit or LISTED, MOST), offset or 0)
+    lines = [f"{counted(found['count'], 'open incident')}, from {found['offset'] + 1}" if found["rows"] else _NONE]
+    for row in found["rows"]:
+        lines += ["", *incident_lines(row, known.now_ms, asked.base)]
+    if found["more"]:
+        lines += [
+            "",
+            f"and {number(found['more'])} more: {asked.base}/incidents?offset={found['offset'] + len(found['rows'])}",
+        ]
+    return TextForm(["", *lines])
+
+
+def _partitions(known: Knowledge, _: AskedView) -> TextForm:
+    found = details.partitions(known)
+    rows = (
+        (
+            f"{row['topic']}-{row['partition']}",
+            row["holder"]["name"] if row["holder"] is not None else "held by a transaction that is not in the list",
+            row["holder"]["phase"].replace("_", " ") if row["holder"] is not None else "",
+            f"open for {duration_text(known.now_ms - row['since_ms'])}",
+            f"{_count(row['hidden'])} hidden",
+        )
+        for row in found["rows"]
+    )
+    return TextForm(["", "partitions that are held back", *_table(rows), *_more(found["more"])])
+
+
+def _ended(known: Knowledge, _: AskedView) -> TextForm:
+    found = details.ended(known)
+    rows = (
+        (
+            _clock(row["since_ms"]),
+            row["tag"],
+            ", ".join(row["places"]),
+            f"behind {row['holder']}",
+            f"{row['how']}, after {duration_text(row['ended_ms'] - row['since_ms'])}",
+        )
+        for row in found["rows"]
+    )
+    return TextForm(["", "ended within a day", *_table(rows), *_more(found["more"])])
+
+
+def _oldest(known: Knowledge, _: AskedView) -> TextForm:
+    found = details.oldest(known)
+    rows = (
+        (row["name"], row["state"], f"open for {duration_text(known.now_ms - row['since_ms'])}", *row["partitions"][:4])
+        for row in found["rows"]
+    )
+    return TextForm(["", "the oldest open transactions", *_table(rows), *_more(found["more"])])
+
+
+def _roots(known: Knowledge, _: AskedView) -> TextForm:
+    found = shared(known)
+    roots = (
+        (
+            f"{row['kind']} {row['name']}",
+            f"{counted(row['partitions'], 'partition')} and {counted(row['groups'], 'group')}",
+            f"in {counted(row['incidents'], 'incident')}, since {_clock(row['since_ms'])}",
+            _behind(row),
+        )
+        for row in found["roots"]
+    )
+    groups = ((row["name"], row["state"], row["owner"] or "owner not known", _behind(row)) for row in found["groups"])
+    return TextForm(
+        [
+            *("", "roots of several incidents", *_table(roots), *_more(found["more_roots"])),
+            *("", "groups that do not get on, or are at risk", *_table(groups), *_more(found["more_groups"])),
+        ]
+    )
+
+
+def _behind(row: Row) -> str:
+    more = f" and {number(row['more'])} more" if row["more"] else ""
+    return ", ".join(f"{one['tag']} {one['place']} /incident/{one['id']}" for one in row["behind"]) + more
+
+
+def _found(known: Knowledge, asked: AskedView) -> TextForm:
+    text = asked.query.get("name", "")
+    found = finding.found(known, text)
+    if found is None:
+        return _missing(NOT_FOUND, finding.look_for(known, text))
+    matches = [{**one, "address": asked.base + one["address"]} for one in found["matches"]]
+    return TextForm(["", *found_lines({**found, "matches": matches})])
+
+
+def found_lines(found: Row) -> list[str]:
+    """What was found, with the addresses."""
+    return [*_table((one["kind"], one["text"], one["address"]) for one in found["matches"]), *_more(found["more"])]
+
+
+def _watcher(known: Knowledge, _: AskedView) -> TextForm:
+    seen, store = known.seen, known.store
+    rows = (
+        ("state", f"{known.truth.state}{f', not met: {known.truth.why}' if known.truth.why is not None else ''}"),
+        ("view of the coordinators", str(store.access)),
+        ("scanned partitions", number(seen.watched.scanned)),
+        ("partitions that a census watches", number(seen.watched.census)),
+        ("partitions without proof", _count(known.facts.unproven)),
+        ("last barrier", _count(seen.totals.barrier)),
+        ("events that the topic has not taken", _count(seen.undelivered)),
+        *((f"events to {one.name}", one.problem or "taken") for one in seen.targets),
+    )
+    return TextForm(["", *_table(rows)])
+
+
+# One thing.
+
+
+def _incident(known: Knowledge, asked: AskedView) -> TextForm:
+    found = details.incident(known, asked.rest)
+    if found is None:
+        return _missing("No incident with this id is known here.", details.forgotten(known, asked.rest))
+    now_ms = known.now_ms
+    lines = ["", *incident_lines(found, found["ended_ms"] or now_ms, None)]
+    lines += [f"  {found[key]}" for key in ("outcome", "ends") if found.get(key)]
+    if found["ended_ms"] is not None:
+        lines += [f"  it has ended, at {_clock(found['ended_ms'])}"]
+    waits = found["waits"]
+    lines += ["", "what waits behind it"]
+    lines += [f"  {place} stands at {_count(waits['last_stable'])}" for place in waits["places"]]
+    lines += [
+        f"  {one['name']}  {one['state'].replace('_', ' ')}, {_count(one['behind'])} behind"
+        f"{', ' + one['owner'] if one['owner'] is not None else ''}"
+        for one in waits["groups"]
+    ]
+    lines += [f"  {one['name']}  waits for offsets of {', '.join(one['partitions'])}" for one in waits["waiting"]]
+    if (after := found["next_holder"]) is not None:
+        lines += [f"  if you end it: {after['name']} is the next, from {number(after['start'])}"]
+    lines += ["", "its life", *_table((_clock(one["at_ms"]), one["status"], one["text"]) for one in found["life"])]
+    lines += [line for look in _looks(found["proof"]) for line in look]
+    return TextForm([*lines, "", "facts", *_table(_facts(found["facts"]))])
+
+
+def _looks(proof: Row | None) -> Iterator[list[str]]:
+    if proof is None:
+        return
+    yield ["", "how it was proven"]
+    for title, one in (*zip(("look 1", "look 2"), proof["looks"], strict=True), ("fresh read", proof["fresh_read"])):
+        yield [f"  {title}: {' '.join(one['text'])} {one['gives']}"]
+
+
+def _facts(facts: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str]]:
+    """A number is a time."""
+    return ((label, _clock(value) if isinstance(value, int) else str(value)) for label, value in facts)
+
+
+def _partition(known: Knowledge, asked: AskedView) -> TextForm:
+    topic, _, index = asked.rest.rpartition("/")
+    at_number = details.number_below(index, 1 << 31)
+    if at_number is None or not is_topic_name(topic):
+        return _missing("This is not a partition: an address of a partition is /partition/TOPIC/NUMBER.", None)
+    found = details.partition(known, TopicPartition(topic, at_number))
+    place = f"{topic}-{at_number}"
+    if not found["incidents"] and found["is_watched"] is not True:
+        what = "is not watched, or does not exist" if found["is_watched"] is False else "may not be watched"
+        return _missing(f"{place} {what}. Nothing is known about it.", found["look"], is_known=True)
+    nothing = "Nothing is known about it" if found["is_unproven"] else "No incident is open here"
+    lines = ["", f"{place}: {counted(len(found['incidents']), 'incident') if found['incidents'] else nothing}"]
+    lines += [f"  watched: {found['watched']}"]
+    lines += [f"  last stable offset {_count(found['last_stable'])}, end {_count(found['end'])}"]
+    lines += [f"  hidden from readers: {_count(found['hidden'])}"]
+    lines += [f"  {found['look']}"] if found["look"] is not None else []
+    for row in found["incidents"]:
+        lines += ["", *incident_lines(row, known.now_ms, asked.base)]
+    held = (
+        (number(one["start"]), one["name"], one["state"], f"open for {duration_text(known.now_ms - one['since_ms'])}")
+        for one in found["holders"]
+    )
+    groups = (
+        (one["name"], one["state"].replace("_", " "), f"lag {_count(one['lag'])}", f"really {_count(one['behind'])}")
+        for one in found["groups"]
+    )
+    return TextForm([*lines, "", "open here, in order", *_table(held), "", "groups", *_table(groups)])
+
+
+def _id(known: Knowledge, asked: AskedView) -> TextForm:
+    wanted = asked.rest or asked.query.get("name", "")
+    return _client(known, asked, details.transactional_id(known, wanted), details.ask_for_id(known, wanted))
+
+
+def _producer(known: Knowledge, asked: AskedView) -> TextForm:
+    wanted = details.number_below(asked.rest, 1 << 63)
+    return _client(known, asked, details.producer(known, ProducerId(wanted)) if wanted is not None else None, None)
+
+
+def _client(known: Knowledge, asked: AskedView, found: Row | None, look: str | None) -> TextForm:
+    if found is None:
+        return _missing("Nothing is known under this id: it does not exist, or has nothing open for 2 s.", look)
+    lines = ["", found["name"] or "no transactional id is known"]
+    lines += [f"  producer ids: {', '.join(map(str, found['producer_ids']))}"]
+    lines += [f"  call {_who(found['owner'])}" if found["owner"] is not None else f"  {found['no_owner']}"]
+    for one in found["open"]:
+        where = ", ".join(f"{span['topic']}-{span['partition']} from {number(span['start'])}" for span in one["spans"])
+        lines += [f"  {one['state']}, open for {duration_text(known.now_ms - one['since_ms'])}: {where}"]
+    if found["row"] is not None:
+        lines += ["", *incident_lines(found["row"], known.now_ms, asked.base)]
+    rows = (
+        (_clock(one["since_ms"]), one["verdict"], one["text"], f"{asked.base}/incident/{one['id']}")
+        for one in found["incidents"]
+    )
+    return TextForm([*lines, "", "its incidents", *_table(rows)])
+
+
+def _audit(known: Knowledge, asked: AskedView) -> TextForm:
+    return TextForm(["", *audited.lines_of(known, asked.rest)])
+
+
+# Rows.
+
+
+def incident_lines(row: Row, now_ms: TimestampMs, base: str | None) -> Iterator[str]:
+    """An incident: what stands, behind whom, who is hurt, whom to call, what to do, and whether it is safe.
+
+    The last line is its address below `base`; there is none if `base` is None.
+    """
+    fold, where = row.get("fold"), ", ".join(row["places"]) or "no partition stands"
+    if fold is not None:
+        what = fold["topic"] or fold["prefix"] or "several"
+        since = duration_text(now_ms - fold["since_ms"])
+        yield f"{row['tag']}  {fold['count']} incidents of {what}, on {fold['partitions']} partitions, for {since}"
+        yield f"  all of them: {base}{fold['list']}"
+        yield f"  the worst: {where}  behind {row['holder']}  for {duration_text(now_ms - row['since_ms'])}"
+    else:
+        yield f"{row['tag']}  {where}  behind {row['holder']}  for {duration_text(now_ms - row['since_ms'])}"
+    yield f"  {row['why']}"
+    yield f"  hidden from readers: {_hidden(row, now_ms)}"
+    yield f"  hurt: {_hurt(row)}"
+    yield f"  {row['safe']}"
+    yield from (f"  {text}" for step in row["steps"] for text in step.values() if text is not None)
+    yield f"  call {_who(row['owner'])}" if row["owner"] is not None else "  no owner is known"
+    if base is not None:
+        yield f"  more: {base}/incident/{row['id']}"
+
+
+def _hidden(row: Row, now_ms: TimestampMs) -> str:
+    found = row.get("fold") or row
+    if found["hidden"] is None:
+        return "not known"
+    at_ms = None if row.get("fold") is not None else row["hidden_at_ms"]
+    age = f", {duration_text(now_ms - at_ms)} ago" if at_ms is not None else ""
+    return f"{'at least ' if found['hidden_is_least'] else ''}{counted(found['hidden'], 'record')}{age}"
+
+
+def _hurt(row: Row) -> str:
+    kinds = (("stopped", "stopped"), ("waiting", "waiting for offsets"), ("at_risk", "at risk"))
+    more = {key: " and more" if row.get(f"more_{key}") else "" for key, _ in kinds}
+    found = [f"{', '.join(row[key])}{more[key]} ({what})" for key, what in kinds if row[key]]
+    found += [CONNECT_STOPS] if row["connect"] else []
+    if found:
+        return "; ".join(found)
+    return "no group was found that stands" if row["topic"] is not None else "groups are not looked for"
+
+
+def _who(owner: Row) -> str:
+    return f"{owner['name']}, {owner['contact']}" if owner["contact"] is not None else str(owner["name"])
+
+
+def _missing(text: str, look: str | None, *, is_known: bool = False) -> TextForm:
+    ask = ["  this command asks the brokers, and only reads:", f"  {look}"] if look is not None else []
+    return TextForm(["", text, *ask], is_known)
+
+
+def _table(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Rows with their columns below each other; names may be long, so no column is wider than 40."""
+    found = [list(row) for row in rows]
+    if not found:
+        return ["  none"]
+    columns = range(max(map(len, found)) - 1)
+    widths = [min(40, max(len(row[at]) for row in found if at < len(row) - 1)) for at in columns]
+    return ["  " + "  ".join([*(cell.ljust(widths[at]) for at, cell in enumerate(row[:-1])), row[-1]]) for row in found]
+
+
+def _more(count: int) -> list[str]:
+    return [f"  and {number(count)} more"] if count else []
+
+
+def _count(value: int | None) -> str:
+    return "not known" if value is None else number(value)
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+FORMS: Final[Mapping[str, Form]] = {
+    "/": _overview,
+    "/incidents": _incidents,
+    "/incident/{rest:path}": _incident,
+    "/partition/{rest:path}": _partition,
+    "/partitions": _partitions,
+    "/id": _id,
+    "/id/{rest:path}": _id,
+    "/producer/{rest:path}": _producer,
+    "/open": _oldest,
+    "/ended": _ended,
+    "/find": _found,
+    "/roots": _roots,
+    "/watcher": _watcher,
+    "/audit": _audit,
+    "/audit/{rest}": _audit,
+}
