@@ -479,6 +479,13 @@ def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEve
     return found.known
 
 
+class PublishedEvents(NamedTuple):
+    """The last event of each incident on the events topic, where anybody may have written it; and what was not read."""
+
+    events: tuple[IncidentEvent, ...] = ()
+    problem: str | None = None
+
+
 def resolved(event: IncidentEvent, now_ms: TimestampMs, resolution: Resolution) -> IncidentEvent:
     """The event that ends an incident; it also sets the result of an announced marker that has no result yet.
 

@@ -7,12 +7,12 @@ there leads to a command that only reads (`look_at`); that one reads everything 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
-from txnwatch.state.model.incident import EventsFlags, ExpectedOutcome, IncidentEvent, start_of
+from txnwatch.state.model.incident import EventsFlags, ExpectedOutcome, IncidentEvent, PublishedEvents, start_of
 from txnwatch.state.model.ownership import NO_OWNERS, OwnerLookup
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import CoordinatorAccess, PartitionOffset, TopicPartition, is_topic_name
@@ -26,7 +26,7 @@ class Origin:
 
     `command_config` is the run's client properties file; `coordinator_view` is how its evidence was found; `owners` is
     the table of owners; `cluster_name` is None for the cluster id; `instance` is the name of the watch, None for a
-    command.
+    command; `published` reads the events topic, for a command that shows what watchers say.
     """
 
     cluster_id: str
@@ -37,6 +37,7 @@ class Origin:
     owners: OwnerLookup = NO_OWNERS
     cluster_name: str | None = None
     instance: str | None = None
+    published: Callable[[], PublishedEvents] = PublishedEvents
 
     @property
     def cluster(self) -> str:
@@ -60,7 +61,7 @@ def audit_again(origin: Origin) -> str:
 
 def explain_partition(origin: Origin, partition: TopicPartition) -> str:
     """The command that explains what holds the partition."""
-    return _command(origin, "explain", topic=partition.topic, partition=str(partition.partition))
+    return _look(origin, topic=partition.topic, partition=str(partition.partition))
 
 
 def describe_producers(origin: Origin, partition: TopicPartition) -> str:
@@ -70,12 +71,12 @@ def describe_producers(origin: Origin, partition: TopicPartition) -> str:
 
 def explain_id(origin: Origin, transactional_id: str) -> str:
     """The command that explains what the transactional id is doing."""
-    return _command(origin, "explain", transactional_id=transactional_id)
+    return _look(origin, transactional_id=transactional_id)
 
 
 def explain_group(origin: Origin, group_id: str) -> str:
     """The command that explains what a consumer group waits for."""
-    return _command(origin, "explain", group=group_id)
+    return _look(origin, group=group_id)
 
 
 def explain_producer(origin: Origin, producer_id: int) -> str:
@@ -105,8 +106,7 @@ def check_cluster(origin: Origin) -> str:
 
 def read_events(origin: Origin, incident_id: str) -> str:
     """The command that reads the events of an incident from the events topic."""
-    events = {name: value for name, value in _flags_of_events(origin).items() if name != "events_format"}
-    return _command(origin, "events", incident=incident_id, **events)
+    return _command(origin, "events", incident=incident_id, **_flags_to_read_events(origin))
 
 
 def rehearse_abort(origin: Origin, place: PartitionOffset) -> str:
@@ -188,6 +188,15 @@ def _abort(origin: Origin, place: PartitionOffset, **flags: str) -> str:
 def _change(origin: Origin, verb: str, flags: Mapping[str, str]) -> str:
     """With the flags for the run's events, so that the change is published there."""
     return _command(origin, verb, **flags, **_flags_of_events(origin))
+
+
+def _look(origin: Origin, **flags: str) -> str:
+    """With the flags for the run's events: what a watcher says there is shown."""
+    return _command(origin, "explain", **flags, **_flags_to_read_events(origin))
+
+
+def _flags_to_read_events(origin: Origin) -> dict[str, str]:
+    return {name: value for name, value in _flags_of_events(origin).items() if name != "events_format"}
 
 
 def _flags_of_events(origin: Origin) -> dict[str, str]:

@@ -45,8 +45,9 @@ from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, Inciden
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin, fence_owner
+from txnwatch.state.telling.published import tell_found
 from txnwatch.state.telling.renderings import sentences
-from txnwatch.state.telling.statements import StatementKind, outcome_words, tell
+from txnwatch.state.telling.statements import StatementKind, outcome_words
 from txnwatch.state.text import cut
 from txnwatch.streaming.admin.replicas import blocked_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -199,7 +200,7 @@ def run(parsed: argparse.Namespace) -> int:
         if why:
             _show(parsed, incident, "refused", f"nothing was written{why}")
             return REFUSED
-        loss = _LOSS_BY_COMMIT if target.is_commit else _loss(incident)
+        loss = _LOSS_BY_COMMIT if target.is_commit else _loss(abort.origin, incident)
         if parsed.dry_run:
             _show(parsed, incident, "dry_run", f"{_would(parsed, incident)}: {loss}")
             return 0
@@ -237,9 +238,9 @@ def _was_unknown(incident: IncidentEvent) -> str:
     return f". Its outcome was unknown: {incident.outcome_detail}" if _is_unknown(incident) else ""
 
 
-def _loss(incident: IncidentEvent) -> str:
+def _loss(origin: Origin, incident: IncidentEvent) -> str:
     """What an ABORT marker does to the data, by the outcome."""
-    said = sentences(tell(incident), StatementKind.OUTCOME, StatementKind.SAFE)
+    said = sentences(tell_found(origin, incident).told, StatementKind.OUTCOME, StatementKind.SAFE)
     watchers = [f"{incident_of_a_watcher(incident.incident_id)}."] if _is_unknown(incident) else []
     return " ".join([*said.values(), *watchers])
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from functools import lru_cache, partial
 
 from txnwatch.config import events_flags
 from txnwatch.state.incidents.event_builder import named
-from txnwatch.state.model.incident import EventsFlags, IncidentEvent
+from txnwatch.state.model.errors import BadEventError, TxnwatchError
+from txnwatch.state.model.incident import EventsFlags, IncidentEvent, LatestEvents, PublishedEvents
 from txnwatch.state.model.ownership import NO_OWNERS
 from txnwatch.state.telling.commands import Origin, as_read
 from txnwatch.streaming.client.cluster import Cluster
@@ -16,7 +19,29 @@ def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
     """The values that events and suggested commands of this run share."""
     owners = getattr(parsed, "owners", NO_OWNERS)
     events = _events_flags(parsed) if hasattr(parsed, "events_topic") else EventsFlags()
-    return Origin(cluster.known.cluster_id, parsed.bootstrap_server, _properties_path(parsed), events, owners=owners)
+    origin = Origin(cluster.known.cluster_id, parsed.bootstrap_server, _properties_path(parsed), events, owners=owners)
+    if not hasattr(parsed, "events_topic"):
+        return origin
+    return replace(origin, published=lru_cache(partial(read_published, cluster, parsed)))
+
+
+def read_published(cluster: Cluster, parsed: argparse.Namespace) -> PublishedEvents:
+    """The last event of each incident on the events topic of the flags; none if no broker shows such a topic."""
+    topic = cluster.known.topics.get(parsed.events_topic)
+    if topic is None or topic.is_hidden:
+        return PublishedEvents()
+    from txnwatch.cli.events_access import read_events_topic  # noqa: PLC0415 - only this needs librdkafka
+
+    latest, bad = LatestEvents(), 0
+    try:
+        for found in read_events_topic(parsed):
+            if isinstance(found, IncidentEvent):
+                latest.take(found)
+            bad += isinstance(found, BadEventError)
+    except TxnwatchError as exc:
+        return PublishedEvents(tuple(latest.known.values()), str(exc))
+    problem = f"{bad} of its records could not be read" if bad else None
+    return PublishedEvents(tuple(latest.known.values()), problem)
 
 
 def as_seen_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> IncidentEvent:

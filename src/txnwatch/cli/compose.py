@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
 
 from txnwatch.state.evidence.screening import OwnerViews
-from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import DetectionPolicy
@@ -63,27 +61,18 @@ def _with_scan_interval(policy: DetectionPolicy, cluster: Cluster) -> DetectionP
 # What the parts of `explain` share; no other command needs it.
 
 
-class PublishedEvents(NamedTuple):
-    """The last event of each incident on the events topic, where anybody may have written it; and what was not read."""
-
-    events: tuple[IncidentEvent, ...] = ()
-    problem: str | None = None
-
-
 @dataclass(slots=True)
 class Question:
     """What the parts of `explain` share.
 
     Attributes:
         missing: what the answer does not cover, with the reason.
-        published: reads the events topic.
     """
 
     cluster: Cluster
     origin: Origin
     searcher: Searcher
     missing: dict[str, str] = field(default_factory=dict)
-    published: Callable[[], PublishedEvents] = PublishedEvents
 
     def note_unread(self, readings: Iterable[PartitionReading]) -> None:
         """Adds the partitions that could not be read."""

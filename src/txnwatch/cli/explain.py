@@ -10,12 +10,12 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import Question, searcher_of
-from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
+from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
 from txnwatch.cli.explain_connect import with_connect
 from txnwatch.cli.explain_names import (
     NO_FINDING,
@@ -156,8 +156,7 @@ def _without_cluster(parsed: argparse.Namespace, problem: BrokerError | None = N
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     searcher = searcher_of(cluster, policy, parsed.foreign_topics)
-    published = lru_cache(partial(read_published, cluster, parsed))
-    question = Question(cluster, origin_of(cluster, parsed), searcher, published=published)
+    question = Question(cluster, origin_of(cluster, parsed), searcher)
     record, partition = _record(cluster, parsed), _partition(question, parsed)
     if record is not None:
         explained = _of_record(question, record)

@@ -8,23 +8,22 @@ the end of the partition count.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from txnwatch.cli.compose import PublishedEvents, Question
+from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import Explanation, MarkerByHand
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import owner_of
 from txnwatch.state.evidence.past_ends import PastEnd, ended_with, ends_on
-from txnwatch.state.model.errors import BadEventError, BrokerError, TxnwatchError
+from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.incident import (
     Action,
     Decision,
     IncidentEvent,
     Initiator,
-    LatestEvents,
+    PublishedEvents,
     latest,
     partition_of,
     start_of,
@@ -41,25 +40,6 @@ RECENT_MS: Final = DurationMs(86_400_000)
 MOST_CLAIMS: Final = 3
 _MOST_MARKERS = 3  # whose writers are looked up
 _MOST_PARTITIONS = 20  # near whose ends markers are searched for
-
-
-def read_published(cluster: Cluster, parsed: argparse.Namespace) -> PublishedEvents:
-    """The last event of each incident on the events topic of the flags; none if no broker shows such a topic."""
-    topic = cluster.known.topics.get(parsed.events_topic)
-    if topic is None or topic.is_hidden:
-        return PublishedEvents()
-    from txnwatch.cli.events_access import read_events_topic  # noqa: PLC0415 - only this needs librdkafka
-
-    latest, bad = LatestEvents(), 0
-    try:
-        for found in read_events_topic(parsed):
-            if isinstance(found, IncidentEvent):
-                latest.take(found)
-            bad += isinstance(found, BadEventError)
-    except TxnwatchError as exc:
-        return PublishedEvents(tuple(latest.known.values()), str(exc))
-    problem = f"{bad} of its records could not be read" if bad else None
-    return PublishedEvents(tuple(latest.known.values()), problem)
 
 
 class AbortsOf(NamedTuple):
@@ -80,7 +60,7 @@ class AbortsOf(NamedTuple):
 
 def with_past_abort(question: Question, explained: Explanation, about: AbortsOf) -> Explanation:
     """The explanation with what is known of markers that no coordinator has written, in the last day."""
-    now_ms, published = wall_clock_ms(), question.published()
+    now_ms, published = wall_clock_ms(), question.origin.published()
     claims = claims_of(published.events, lambda one: _is_here(question, one) and about.is_wanted(one), now_ms)
     found: list[tuple[str, MarkerByHand | None]] = []
     try:

@@ -43,6 +43,7 @@ from txnwatch.state.telling.commands import (
     rehearse_end,
 )
 from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
+from txnwatch.state.telling.published import tell_found
 from txnwatch.state.telling.renderings import first_command, lines, once_looked, sentences
 from txnwatch.state.telling.statements import (
     SOONER_OF_HEALTHY,
@@ -97,6 +98,7 @@ class Explanation:
         group_id: of a target that is a consumer group.
         transaction_state: the state of the transactional id at its coordinator; None if it is not known.
         expected_outcome: of a hanging transaction.
+        published_outcome, published_by: the same, as a watcher has published it, if this command does not know it.
         partitions: those of the transaction, by its coordinator.
         owner: the team to call, by the table of owners.
         application: what has made the transactional id.
@@ -120,6 +122,8 @@ class Explanation:
     ends_by_ms: TimestampMs | None = None
     transaction_state: str | None = None
     expected_outcome: str | None = None
+    published_outcome: str | None = None
+    published_by: str | None = None
     partitions: tuple[str, ...] = ()
     owner: str | None = None
     contact: str | None = None
@@ -307,7 +311,8 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     event = span_event(origin, span, proof, None, now_ms)
     is_known = event.outcome_doubt is OutcomeDoubt.ONGOING_MOVED
     step = abort_marker(origin, span.start.place) if is_known else rehearse_end(origin, event, proof.description)
-    told = once_looked(tell(event), step)
+    found = tell_found(origin, event)
+    told = once_looked(found.told, step)
     (holds,) = sentences(told, StatementKind.HOLDS).values()
     at = written(span, proof)
     is_unknown = event.expected_outcome is ExpectedOutcome.UNKNOWN
@@ -321,6 +326,8 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         ends_by_itself=_NO,
         transaction_state=str(event.transaction_state) if event.transaction_state is not None else None,
         expected_outcome=str(event.expected_outcome),
+        published_outcome=found.published_outcome,
+        published_by=found.published_by,
         partitions=event.evidence.coordinator_partitions,
         next=first_command(told),
         text=(

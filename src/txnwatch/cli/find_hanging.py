@@ -18,6 +18,7 @@ from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.one_shot import (
     add_connection_flags,
+    add_events_flags,
     add_foreign_flag,
     add_output_flags,
     add_owners_flag,
@@ -59,7 +60,8 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin
-from txnwatch.state.telling.statements import Told, tell
+from txnwatch.state.telling.published import tell_found
+from txnwatch.state.telling.statements import Told
 from txnwatch.state.text import some
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -81,6 +83,7 @@ class FoundRow:
         duration_ms: the time since its last write, never more than the logs allow (state/evidence/written.py); None if
             nothing shows it. For a transaction as a whole, the time since its start.
         affected_groups: the groups that stop at it if they read with read_committed.
+        published_outcome, published_by: the expected outcome as a watcher has published it, if it is not known here.
         waiting_groups: the groups that wait for their committed offsets, because these are pending in it.
     """
 
@@ -104,6 +107,8 @@ class FoundRow:
     hidden_records: Annotated[int | None, WIDE]
     expected_outcome: Annotated[str, WIDE]
     outcome_doubt: Annotated[str | None, WIDE]
+    published_outcome: Annotated[str | None, WIDE]
+    published_by: Annotated[Name | None, WIDE]
     owner: Annotated[str | None, DETAIL]
     contact: Annotated[str | None, DETAIL]
     application: Annotated[str | None, WIDE]
@@ -137,6 +142,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     add_threshold_flags(parser)
     add_foreign_flag(parser)
     add_owners_flag(parser)
+    add_events_flags(parser)
     add_partition_flags(parser, "only this topic", is_required=False)
     parser.add_argument("--broker-id", type=id32, metavar="ID", help="only partitions that this broker leads")
     parser.add_argument(
@@ -183,7 +189,9 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         command="find-hanging",
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
-        rows=[found_row(named(hurt.added_to(one.event), origin.owners), hurt, one.written) for one, hurt in known],
+        rows=[
+            found_row(origin, named(hurt.added_to(one.event), origin.owners), hurt, one.written) for one, hurt in known
+        ],
         not_checked=tuple(NotChecked(what, why) for what, why in found.not_checked.items()),
         left_out=left_out,
         summary=summary(found, len(findings), where, is_all_judged=not age.younger),
@@ -312,8 +320,9 @@ def impossible_stamps(findings: Iterable[_Found]) -> Iterator[str]:
         )
 
 
-def found_row(event: IncidentEvent, hurt: Hurt, written_at: Written | None = None) -> FoundRow:
+def found_row(origin: Origin, event: IncidentEvent, hurt: Hurt, written_at: Written | None = None) -> FoundRow:
     """One finding as a row."""
+    telling = tell_found(origin, event)
     since_ms: TimestampMs | None = event.open_since_ms
     if written_at is not None and written_at.stamp_ms is not None:
         since_ms = written_at.at_ms(event.time_ms)
@@ -328,7 +337,7 @@ def found_row(event: IncidentEvent, hurt: Hurt, written_at: Written | None = Non
         affected_groups=hurt.affected_names,
         waiting_groups=hurt.waiting_names,
         next=event.suggested_command,
-        told=tell(event),
+        **telling._asdict(),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from support.facts import PRODUCER
 from support.incidents import an_event, an_update
 from txnwatch.cli import events_access
-from txnwatch.cli.compose import PublishedEvents
+from txnwatch.cli.command_origin import read_published
 from txnwatch.cli.explain_aborts import (
     MOST_CLAIMS,
     RECENT_MS,
@@ -19,13 +19,12 @@ from txnwatch.cli.explain_aborts import (
     claims_of,
     is_its_marker,
     is_last_by_hand,
-    read_published,
     unclaimed_text,
 )
 from txnwatch.cli.explanation import end_text
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.model.errors import BadEventError, BrokerError, SkipReason
-from txnwatch.state.model.incident import Action, Decision, IncidentEvent, Initiator
+from txnwatch.state.model.incident import Action, Decision, IncidentEvent, Initiator, PublishedEvents
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition

@@ -29,6 +29,7 @@ from txnwatch.state.model.values import log_numbered
 from txnwatch.state.model.verdicts import Reason, Verdict
 from txnwatch.state.telling.commands import Origin, as_read, has_fence, is_look
 from txnwatch.state.telling.hurt import CONNECT_STOPS
+from txnwatch.state.telling.published import tell_found
 from txnwatch.state.telling.renderings import blocks, sentences, steps_of
 from txnwatch.state.telling.statements import IF_FLINK, OUTCOME_WORDS, VERDICT_WORDS, StatementKind, tell
 from txnwatch.streaming.admin.transactions import DescribedWithLog
@@ -69,15 +70,18 @@ def the_same_is_said(event: IncidentEvent) -> None:
     assert (row["steps"], row["safe"], row["why"]) == ([one._asdict() for one in steps], said["safe"], said["why"])
     alert = alert_of(event, TARGET, NOW_MS).annotations
     assert alert["command"] == event.suggested_command
-    row = found_row(event, Hurt({}, ()))
-    assert (row.told, row.next) == (told, event.suggested_command), "find-hanging"
+    row = found_row(ORIGIN, event, Hurt({}, ()))
+    assert (row.told, row.next) == (tell_found(ORIGIN, event).told, event.suggested_command), "find-hanging"
     texts = [one.text for one in told if one.kind is not StatementKind.OUTCOME and one.kind is not StatementKind.ENDS]
     assert all(text in alert["description"] for text in texts), "whole sentences"
 
 
 def explain_says_it_too(explained: Explanation, event: IncidentEvent) -> None:
     """The same; of the steps, it is the first one itself if that is a look."""
-    told, kinds = tell(event), (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, StatementKind.ENDS)
+    told, kinds = (
+        tell_found(ORIGIN, event).told,
+        (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, StatementKind.ENDS),
+    )
     assert sentences(explained.told, *kinds) == sentences(told, *kinds)
     assert sentences(told, StatementKind.SAFE)["safe"] in explained.text
     steps = [one.text for one in told if one.kind is StatementKind.NEXT]

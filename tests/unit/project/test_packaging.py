@@ -253,7 +253,6 @@ def test_a_short_file_has_a_reason() -> None:
     assert short == {
         "txnwatch.__main__",  # Python's name for `python -m txnwatch`
         "txnwatch.state.abort.abort_policy",  # the settings need it without the rules
-        "txnwatch.cli.command_origin",  # the simplest queries need no event
         "txnwatch.cli.run",  # the help of all commands needs its flags, without the imports of Spark
         "txnwatch.streaming.client.clock",  # the only clocks
         "txnwatch.streaming.job.bucket_step",  # what a task imports and a process that plans does not

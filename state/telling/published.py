@@ -1,0 +1,102 @@
+"""What a watcher has published about the outcome of a hang, in a command that does not know the outcome itself.
+
+A command reads the logs once. After an election it cannot know an outcome that a watcher has found before. So that the
+two do not seem to contradict each other, the command shows what the watcher says, or says who may know it.
+
+Law: anyone who may write the events topic can write any outcome. So it is shown with its author and its time, beside
+the reason why the command has not proven it. It is never the basis of a marker, and it is not shown for other data.
+Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, PublishedEvents
+from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.telling.commands import Origin
+from txnwatch.state.telling.statements import OUTCOME_WORDS, StatementKind, Told, outcome_words, tell
+from txnwatch.state.text import cut, utc_text
+
+ANYONE: Final = "Anyone who may write the events topic can write this."
+IF_SO: Final = "If that is true:"
+ASK_THE_WATCHER: Final = (
+    "Ask the watcher itself (its page), or ask the owner of the application whether its client was told that it is "
+    "committed. The command with --dry-run shows what it would do, and changes nothing."
+)
+WHO_MAY_KNOW: Final = "A running watcher may know the outcome: `txnwatch status` shows it."
+
+
+class Telling(NamedTuple):
+    """What a command says about its own finding.
+
+    Attributes:
+        told: the statements.
+        published_outcome, published_by: what a watcher says, if this command does not know the outcome.
+    """
+
+    told: tuple[Told, ...]
+    published_outcome: ExpectedOutcome | None = None
+    published_by: str | None = None
+
+
+def tell_found(origin: Origin, event: IncidentEvent) -> Telling:
+    """The statements about a finding of this command; the events topic is read only for an unknown outcome."""
+    told = tell(event)
+    if event.verdict is not Verdict.HANGING or event.expected_outcome is not ExpectedOutcome.UNKNOWN:
+        return Telling(told)
+    published = origin.published()
+    said = said_about(event, published.events)
+    if said is None or said.expected_outcome is ExpectedOutcome.UNKNOWN or not _is_same_data(said, event):
+        why = " ".join(_why_nothing(said, published))
+        return Telling(tuple(_changed(told, StatementKind.OUTCOME, lambda text: f"{text} {why}")))
+    return Telling(tuple(_claimed(told, event, said)), said.expected_outcome, said.outcome_by)
+
+
+def said_about(event: IncidentEvent, published: Iterable[IncidentEvent]) -> IncidentEvent | None:
+    """The last event of a watcher's open incident about the same hang; that with the computed id, if there is one."""
+    key = event.cluster_id, event.span, event.txn_start_offset, event.verdict
+    found = [
+        one
+        for one in published
+        if one.is_open and not one.is_by_hand and (one.cluster_id, one.span, one.txn_start_offset, one.verdict) == key
+    ]
+    return next((one for one in found if one.incident_id == one.first_id), found[-1] if found else None)
+
+
+def _is_same_data(said: IncidentEvent, event: IncidentEvent) -> bool:
+    """Whether nothing was appended since: an outcome is only about the data for which it was found."""
+    return _data_of(said) == _data_of(event)
+
+
+def _data_of(event: IncidentEvent) -> tuple[object, ...]:
+    return event.producer_epoch, event.evidence.last_sequence, event.last_write_ms
+
+
+def _why_nothing(said: IncidentEvent | None, published: PublishedEvents) -> Iterator[str]:
+    """Why no outcome of a watcher is shown, and who may know it."""
+    if said is None:
+        if published.problem is not None:
+            yield f"The events topic could not be read: {cut(published.problem)}."
+        yield WHO_MAY_KNOW
+    elif said.expected_outcome is ExpectedOutcome.UNKNOWN:
+        yield "The event of a watcher about it does not have the outcome either."
+    else:
+        yield f"The event of a watcher has the outcome {said.expected_outcome}, but data was written since."
+
+
+def _claimed(told: Iterable[Told], event: IncidentEvent, said: IncidentEvent) -> Iterator[Told]:
+    """The statements with what the watcher says, as a claim; its steps are still those for an unknown outcome."""
+    words, own = OUTCOME_WORDS[said.expected_outcome], outcome_words(event)
+    who = f"The watcher '{cut(said.outcome_by)}'" if said.outcome_by is not None else "A watcher"
+    why = f": {event.outcome_detail}" if event.outcome_detail is not None else ""
+    claim = f"{who} said at {utc_text(said.time_ms)}: {words.means} This command has not proven it{why}. {ANYONE}"
+    texts = {own.safe: f"{IF_SO} {words.safe[0].lower()}{words.safe[1:]}", own.then: ASK_THE_WATCHER}
+    for one in _changed(told, StatementKind.OUTCOME, lambda _: claim):
+        yield replace(one, text=texts.get(one.text, one.text))
+
+
+def _changed(told: Iterable[Told], kind: StatementKind, change: Callable[[str], str]) -> Iterator[Told]:
+    return (replace(one, text=change(one.text)) if one.kind is kind else one for one in told)
