@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+from support.audit_proofs import PROOFS
 from support.bad_inputs import BadInputs
 from support.matrices import rows_between
 from support.seeds import in_proportion
@@ -38,6 +39,7 @@ _LAYERS = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-results", type=Path, default=None, help="JSON file for what the faults came to")
+    parser.addoption("--audit-results", type=Path, default=None, help="JSON file for which checks of the audit fired")
     parser.addoption("--ways-results", type=Path, default=None, help="JSON file for which commands worked, by way in")
     parser.addoption("--stop-results", type=Path, default=None, help="JSON file for how long a stop took, by situation")
     parser.addoption("--takeover-results", type=Path, default=None, help="JSON file for how long nobody speaks")
@@ -45,6 +47,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bad-input-results", type=Path, default=None, help="JSON file for what is said about bad input")
     parser.addoption("--page-pictures", type=Path, default=None, help="directory for the pictures of the page")
     parser.addoption("--write-comparison", action="store_true", help="write docs/kafka-transactions.md")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    PROOFS.path = config.getoption("--audit-results")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from txnwatch.state.audit.audit_check import ExposureSeverity
 from txnwatch.state.audit.audit_facts import AuditFacts, NotAudited
@@ -77,6 +78,16 @@ class AuditRow:
         return f" and {more} more" if more > 0 else ""
 
 
+class ExposureCounts(NamedTuple):
+    """How many findings of each severity an audit had, and how much it could not check."""
+
+    at_ms: TimestampMs
+    critical: int
+    warn: int
+    info: int
+    not_checked: int
+
+
 @dataclass(frozen=True, slots=True)
 class PeriodicAudit:
     """What a watch has found when it audited last; the page shows it.
@@ -99,6 +110,12 @@ class PeriodicAudit:
         """How many findings each severity has."""
         found = Counter(one.severity for one in self.exposures)
         return {severity: found[severity] for severity in ExposureSeverity}
+
+    @property
+    def told(self) -> ExposureCounts:
+        """What the page of several clusters gets."""
+        critical, warn, info = self.counts.values()
+        return ExposureCounts(self.at_ms, critical, warn, info, len(self.missing))
 
 
 def summary(shown: Sequence[Exposure], *, has_all: bool) -> str:

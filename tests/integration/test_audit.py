@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
-from support.audit_runs import Rows, audit_rows, severities
+from support.audit_runs import Rows, audit_rows, follow, severities
 from support.raw_producer import RawProducer
 from support.sent_requests import sent_requests
 from support.servers import Clusters, connect
@@ -106,13 +106,7 @@ def audited(
 
 
 def rows_of(of: AuditedCluster, capsys: pytest.CaptureFixture[str], *flags: str, codes: Sequence[int] = (0,)) -> Rows:
-    return audit_rows(of.kafka.bootstrap_servers, capsys, *flags, codes=codes)
-
-
-def follow(of: AuditedCluster, rows: Rows) -> None:
-    """Runs each command of each finding, as it is printed."""
-    for line in dict.fromkeys(remedy["command"] for row in rows for remedy in row["remedies"] if remedy["command"]):
-        of.tools.run(line)
+    return audit_rows(of.kafka, capsys, *flags, codes=codes)
 
 
 def set_on(of: AuditedCluster, kind: ConfigResource.Type, name: str, **settings: str) -> None:
@@ -141,7 +135,7 @@ def test_a_healthy_cluster_has_no_warning_and_the_old_level_is_raised(
     rows = rows_of(audited, capsys)
     raised = {"warn old-transaction-version"} if audited.is_4 else set()
     assert severities(rows) == (BY_RELEASE[audited.version] - {"info old-protocol"}) | raised
-    follow(audited, rows)
+    follow(audited.kafka, audited.tools, rows)
     eventually(
         lambda: severities(rows_of(audited, capsys)) == BY_RELEASE[audited.version], 20.0, "the finding to be gone"
     )
@@ -213,7 +207,7 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
     about = {row["check"]: " ".join([row["finding"], *row["examples"]]) for row in rows}
     assert [text for text in about.values() if "idle" in text] == [], "topics without transactional data are not judged"
     assert "one-replica-0" in " ".join(" ".join(row["examples"]) for row in rows if row["check"] == "replication")
-    follow(audited, rows)
+    follow(audited.kafka, audited.tools, rows)
     eventually(lambda: severities(rows_of(audited, capsys)) == healthy, 30.0, "every finding to be gone")
 
 
@@ -249,7 +243,7 @@ def test_a_broker_that_is_away_is_found(audited: AuditedCluster, capsys: pytest.
     eventually(
         lambda: not severities(rows_of(audited, capsys, codes=(0, 1))) & expected, 60.0, "them to be in sync again"
     )
-    follow(audited, rows_of(audited, capsys))
+    follow(audited.kafka, audited.tools, rows_of(audited, capsys))
     eventually(
         lambda: severities(rows_of(audited, capsys, codes=(0, 1))) == BY_RELEASE[audited.version],
         30.0,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.audit_runs import Rows, audit_rows, restart_with, severities
+from support.audit_runs import Rows, audit_rows, follow, restart_with, severities
 from support.injection import inject_all
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
@@ -50,7 +50,7 @@ def transaction_on(kafka: EmbeddedKafka, topic: str, replicas: list[int]) -> Top
 
 
 def rows_of(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Rows:
-    return audit_rows(kafka.bootstrap_servers, capsys, codes=(0, 1))
+    return audit_rows(kafka, capsys, codes=(0, 1))
 
 
 def past(producer_id: int, days: float, state: str = "CompleteCommit", took_ms: int = 20) -> TransactionLogValue:
@@ -126,9 +126,7 @@ def test_an_upgrade_that_has_not_ended_and_the_bug_of_the_new_group_coordinator(
     restart_with(kafka, 1)
     await_checks(kafka, capsys, "warn old-transaction-version", absent="mixed-versions")
     tools = ShellTools(tmp_path, "4.4.0")
-    for row in rows_of(kafka, capsys):
-        if row["check"] == "old-transaction-version":
-            tools.run(row["remedies"][0]["command"])
+    follow(kafka, tools, [row for row in rows_of(kafka, capsys) if row["check"] == "old-transaction-version"])
     await_checks(kafka, capsys, absent="old-transaction-version")
     clusters.end("audited upgrade")
 
@@ -143,9 +141,8 @@ def test_the_bugs_at_the_last_epoch(
     kafka = clusters.start(f"audited {version}", lambda: EmbeddedKafka(tmp_path, version=version, features=features))
     transaction_on(kafka, "epochs", [1])
     await_checks(kafka, capsys, absent="epoch-bugs")
-    (row,) = (row for row in rows_of(kafka, capsys) if row["check"] == "old-transaction-version")
-    tools = ShellTools(tmp_path, version)
-    tools.run(row["remedies"][0]["command"])
+    rows = [row for row in rows_of(kafka, capsys) if row["check"] == "old-transaction-version"]
+    follow(kafka, ShellTools(tmp_path, version), rows)
     await_checks(kafka, capsys, expected)
     if version == "4.0.0":
         kafka.version = "4.2.1"

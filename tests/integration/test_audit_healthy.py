@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -16,6 +17,7 @@ from support.topics import create_topic
 from support.waiting import eventually
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC
 from txnwatch.streaming.audit.gathering import gather
+from txnwatch_demo.embedded.jars import KAFKA_VERSION
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.screen import DemoView
 from txnwatch_demo.stage import DemoServers
@@ -30,6 +32,11 @@ NEEDS_AN_UPGRADE = {
 NO_AUTHORIZER = {"internal-writers"}
 ONE_BROKER = {"coordinator-log-config", "replication"}
 LOG_BYTES = 100_000_000
+
+
+class DemoBrokers(NamedTuple):
+    bootstrap_servers: str
+    version: str = KAFKA_VERSION
 
 
 def has_offsets_in_a_transaction(kafka: EmbeddedKafka) -> bool:
@@ -51,7 +58,7 @@ def test_the_cluster_of_the_soak_has_no_warning(soaked: EmbeddedKafka, capsys: p
     fleet = fleet_of(soaked.bootstrap_servers, "soak.source", "soak.target", writers=6, copiers=2)
     with fleet.kept_up():
         eventually(lambda: has_offsets_in_a_transaction(soaked), 120.0, "offsets that are committed in a transaction")
-        rows = audit_rows(soaked.bootstrap_servers, capsys)
+        rows = audit_rows(soaked, capsys)
     assert severities(rows) == {f"info {check}" for check in NEEDS_AN_UPGRADE[soaked.version] | NO_AUTHORIZER}
 
 
@@ -60,12 +67,12 @@ def test_the_demo_has_no_warning(tmp_path: Path, capsys: pytest.CaptureFixture[s
         servers = DemoServers(tmp_path, DemoView(), stack)
         servers.start_servers()
         servers.start_applications()
-        rows = audit_rows(servers.bootstrap, capsys)
+        rows = audit_rows(DemoBrokers(servers.bootstrap), capsys)
         expected = {f"info {check}" for check in NEEDS_AN_UPGRADE["4.4.0"] | NO_AUTHORIZER | ONE_BROKER}
         assert severities(rows) == expected
         servers.write_late()
         eventually(
-            lambda: severities(audit_rows(servers.bootstrap, capsys)) == expected,
+            lambda: severities(audit_rows(DemoBrokers(servers.bootstrap), capsys)) == expected,
             30.0,
             "the verification to be on again",
         )

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from support.acl_recipes import Grants, Right
-from support.audit_runs import Rows, audit_rows
+from support.audit_runs import Rows, audit_rows, follow
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.shell_tools import ShellTools
@@ -45,7 +45,7 @@ def cluster(kafka_with_rights: EmbeddedKafka) -> Iterator[Cluster]:
 
 
 def rows_of(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str], *flags: str, codes: Sequence[int] = (0,)) -> Rows:
-    return audit_rows(kafka.bootstrap_servers, capsys, *flags, codes=codes)
+    return audit_rows(kafka, capsys, *flags, codes=codes)
 
 
 def findings(rows: Rows) -> set[tuple[str, str, str]]:
@@ -119,10 +119,7 @@ def test_a_right_on_the_internal_topics_is_found_and_denied(
         20.0,
         "the holders of the rights",
     )
-    for row in rows_of(kafka_with_rights, capsys):
-        if row["check"] == "internal-writers":
-            for remedy in row["remedies"]:
-                tools.run(remedy["command"])
+    follow_all(tools, kafka_with_rights, rows_of(kafka_with_rights, capsys), "internal-writers")
     eventually(
         lambda: (
             {one for one in findings(rows_of(kafka_with_rights, capsys)) if "User" in one[2]}
@@ -133,7 +130,7 @@ def test_a_right_on_the_internal_topics_is_found_and_denied(
     )
     own = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "app-*")
     grants[0].add(own)  # what the remedy says first
-    assert "name=*" in follow_all(tools, rows_of(kafka_with_rights, capsys), "id-owners")
+    assert "name=*" in follow_all(tools, kafka_with_rights, rows_of(kafka_with_rights, capsys), "id-owners")
     eventually(
         lambda: not any(check == "id-owners" for _, check, _ in findings(rows_of(kafka_with_rights, capsys))),
         20.0,
@@ -143,10 +140,9 @@ def test_a_right_on_the_internal_topics_is_found_and_denied(
     assert "name=app-, patternType=PREFIXED" in listed, "the other rule stays"
 
 
-def follow_all(tools: ShellTools, rows: Rows, check: str) -> str:
-    """Runs each command of a check's findings as it is printed; what they print."""
-    lines = [remedy["command"] for row in rows if row["check"] == check for remedy in row["remedies"]]
-    return "".join(tools.run(line) for line in dict.fromkeys(lines) if line is not None)
+def follow_all(tools: ShellTools, kafka: EmbeddedKafka, rows: Rows, check: str) -> str:
+    """Runs the commands of one check's findings as they are printed; what they print."""
+    return follow(kafka, tools, [row for row in rows if row["check"] == check])
 
 
 def test_a_right_to_write_markers_is_found_and_removed(
@@ -166,9 +162,11 @@ def test_a_right_to_write_markers_is_found_and_removed(
     assert holders() == {("info", "marker-writers", "User:admin"), ("critical", "marker-writers", "User:*")}
     rows, tools = rows_of(kafka_with_rights, capsys), ShellTools(tmp_path)
     of_everybody = [row for row in rows if row["subject"] == "User:*"]
-    assert "principal=User:admin" in follow_all(tools, of_everybody, "marker-writers"), "the rules are shown"
+    assert "principal=User:admin" in follow_all(tools, kafka_with_rights, of_everybody, "marker-writers"), (
+        "the rules are shown"
+    )
     eventually(lambda: holders() == {("info", "marker-writers", "User:admin")}, 20.0, "it to be kept to administrators")
-    follow_all(tools, rows_of(kafka_with_rights, capsys), "marker-writers")
+    follow_all(tools, kafka_with_rights, rows_of(kafka_with_rights, capsys), "marker-writers")
     eventually(lambda: holders() == set(), 20.0, "nobody to have the right")
 
 

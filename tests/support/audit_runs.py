@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jsonschema
 import pytest
 
+from support.audit_proofs import PROOFS
+from support.shell_tools import ShellTools
 from txnwatch.cli.main import main
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
@@ -17,14 +19,38 @@ SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "schem
 Rows = list[dict[str, Any]]
 
 
-def audit_rows(bootstrap: str, capsys: pytest.CaptureFixture[str], *flags: str, codes: Sequence[int] = (0,)) -> Rows:
+class AuditedServers(Protocol):
+    """Brokers of a version."""
+
+    @property
+    def version(self) -> str:
+        """The release."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where they are."""
+
+
+def audit_rows(
+    kafka: AuditedServers, capsys: pytest.CaptureFixture[str], *flags: str, codes: Sequence[int] = (0,)
+) -> Rows:
     """The rows of the JSON output; the exit code is one of `codes`."""
     capsys.readouterr()
-    assert main(["audit", "-b", bootstrap, "-o", "json", *flags]) in codes
+    assert main(["audit", "-b", kafka.bootstrap_servers, "-o", "json", *flags]) in codes
     answer = json.loads(capsys.readouterr().out)
     jsonschema.validate(answer, SCHEMA)
     rows: Rows = answer["rows"]
+    if not flags:  # which leave findings out
+        PROOFS.saw(kafka.version, ((row["severity"], row["check"]) for row in rows))
     return rows
+
+
+def follow(kafka: AuditedServers, tools: ShellTools, rows: Rows) -> str:
+    """Runs each command of each finding, as it is printed; what they print."""
+    lines = {remedy["command"]: row["check"] for row in rows for remedy in row["remedies"] if remedy["command"]}
+    for line, check in lines.items():
+        PROOFS.ran(kafka.version, check, line)
+    return "".join(map(tools.run, lines))
 
 
 def severities(rows: Rows) -> set[str]:

@@ -36,6 +36,7 @@ def facts_of_world(world: PageWorld, cluster_id: str, instance: str, at_ms: Time
         store.lives,
         store.latencies_ms,
         topics_digest="all",
+        audited=store.audited,
     )
     return facts_of(told, VERSION, world.ends, now_ms() if at_ms is None else at_ms)
 

@@ -274,7 +274,7 @@ class ClusterAsker:
         store.access = facts.access
         store.lives = facts.lived(seen.incidents or ())
         store.latencies_ms = (facts.latency_p99_ms,) if facts.latency_p99_ms is not None else ()
-        store.step, store.warning = facts.step, facts.warning
+        store.step, store.warning, store.told_exposures = facts.step, facts.warning, facts.exposures
         self._clock = facts.now_ms, answer.asked_s
         return seen
 

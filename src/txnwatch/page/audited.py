@@ -24,13 +24,7 @@ from txnwatch.state.text import printable
 
 _LONGEST: Final = 2_000
 _LISTED: Final = 20  # incidents of one finding
-
-
-def counts_row(found: PeriodicAudit | None) -> dict[str, Any] | None:
-    """The quiet line; None before the first audit."""
-    if found is None:
-        return None
-    return {"at_ms": found.at_ms, "not_checked": len(found.missing), **_by_severity(found)}
+_ON_ITS_PAGE: Final = "the page of its watcher has the findings, at /audit"
 
 
 def _by_severity(found: PeriodicAudit) -> dict[str, int]:
@@ -55,9 +49,15 @@ def view(known: Knowledge, check: str) -> dict[str, Any]:
         "rows": [_row(known, found, at) for at in _worst_first(found, chosen)] if found is not None else [],
         "not_checked": [{"what": name(one.what, _LONGEST), "why": name(one.why, _LONGEST)} for one in found.missing]
         if found is not None
-        else [],
+        else _elsewhere(known),
         "command": audit_again(origin) if origin is not None else None,
     }
+
+
+def _elsewhere(known: Knowledge) -> list[dict[str, str]]:
+    """What a page of several clusters has in place of the findings: their numbers."""
+    told = known.store.told_exposures
+    return [] if told is None else [{"what": counts_line(told._asdict()), "why": _ON_ITS_PAGE}]
 
 
 def _worst_first(found: PeriodicAudit, chosen: list[int]) -> list[int]:
@@ -119,7 +119,10 @@ def lines_of(known: Knowledge, check: str) -> list[str]:
     """The view as text."""
     found = known.store.audited
     if found is None:
-        return ["audit: none was made yet"]
+        told = known.store.told_exposures
+        if told is None:
+            return ["audit: none was made yet"]
+        return [f"{counts_line(told._asdict())} · {audited_ago(told.at_ms, known.now_ms)}", _ON_ITS_PAGE]
     chosen = [at for at, row in enumerate(found.rows) if check in {"", row.check}]
     lines = [f"{counts_line(_by_severity(found))} · {audited_ago(found.at_ms, known.now_ms)}"]
     for at in _worst_first(found, chosen):

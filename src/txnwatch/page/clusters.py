@@ -27,6 +27,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
+from txnwatch.page.audited import counts_line
 from txnwatch.page.finding import MATCHES
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.picture import Picture
@@ -36,6 +37,7 @@ from txnwatch.page.storms import ALL_INCIDENTS, CHOICES, FILTERS, LISTED, Choice
 from txnwatch.page.text_forms import NOT_FOUND, found_lines, incident_lines
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import Part, as_text, counted, evaluated, id_for_address, name, number
+from txnwatch.state.audit.audit_check import ExposureSeverity
 from txnwatch.state.model.values import DurationMs, TimestampMs
 
 READ_WITHIN_MS: Final = DurationMs(5_000)  # several times the pause between two pictures
@@ -193,8 +195,14 @@ def _detail(ordered: Sequence[OneCluster]) -> str:
         (states[PageState.INCIDENT], "with incidents"),
         (unknown, "not fully known"),
     )
+    audited = [one.status["exposures"] for one in ordered if one.status["exposures"] is not None]
+    exposed = {str(severity): sum(found[severity] for found in audited) for severity in ExposureSeverity}
     return " · ".join(
-        [counted(len(ordered), "cluster"), *(f"{number(count)} {what}" for count, what in counts if count)]
+        [
+            counted(len(ordered), "cluster"),
+            *(f"{number(count)} {what}" for count, what in counts if count),
+            *([counts_line(exposed)] if any(exposed.values()) else []),
+        ]
     )
 
 

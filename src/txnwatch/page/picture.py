@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from txnwatch.page.audited import counts_row
 from txnwatch.page.incident_rows import NAMED, held_places, recent
 from txnwatch.page.knowledge import Knowledge, transactions_of
 from txnwatch.page.lanes import worst_lanes
@@ -100,7 +99,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "watchers": [_watcher(one) for one in seen.watchers],
         "worst": urgent[0].incident_id if urgent else None,
         "search_command": _search(known.store.commands),
-        "exposures": counts_row(known.store.audited),
+        "exposures": known.store.exposures._asdict() if known.store.exposures is not None else None,
     }
 
 

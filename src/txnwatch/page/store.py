@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from txnwatch.page.shown_past import ShownPast
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.page.words import name
-from txnwatch.state.audit.exposure_rows import PeriodicAudit
+from txnwatch.state.audit.exposure_rows import ExposureCounts, PeriodicAudit
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import (
@@ -271,6 +271,7 @@ class PageStore:
         step: what the start does now, until the watch is ready; None before it.
         warning: the last one of the log that says why no micro-batch completes. Others are no reason.
         audited: what the watch has found when it audited last; None before that, and on a page of several clusters.
+        told_exposures: on a page of several clusters, the numbers of these findings.
         history: what the events topic has told; None before it is read, and on a page that does not read it.
         on_change: is called after each change, in the thread that fills the store; must not wait.
     """
@@ -286,8 +287,14 @@ class PageStore:
     step: StartStep | None = None
     warning: SaidWarning | None = None
     audited: PeriodicAudit | None = None
+    told_exposures: ExposureCounts | None = None
     history: ShownPast | None = None
     on_change: Callable[[], None] = lambda: None
+
+    @property
+    def exposures(self) -> ExposureCounts | None:
+        """The numbers of the findings of the last audit; None before it."""
+        return self.audited.told if self.audited is not None else self.told_exposures
 
     @property
     def commands(self) -> Origin | None:

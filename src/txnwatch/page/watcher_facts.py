@@ -31,6 +31,7 @@ from txnwatch.page.store import (
     Totals,
     Watched,
 )
+from txnwatch.state.audit.exposure_rows import ExposureCounts
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.value_rules import NAME_BYTES, is_cluster_id, is_text, problem_of
 from txnwatch.state.model.errors import BadFactsError
@@ -89,6 +90,7 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
         step: of its start.
         warning: the last one of its log.
         topics: how many partitions of each topic are watched; None if that is not known, or if there are too many.
+        exposures: the numbers of the findings of its last audit; None before it.
     """
 
     format: int
@@ -120,6 +122,7 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
     step: StartStep | None = None
     warning: SaidWarning | None = None
     topics: tuple[tuple[str, int], ...] | None = None
+    exposures: ExposureCounts | None = None
 
     def known(self, owners: OwnerLookup) -> KnownNow:
         """As the end of a micro-batch has it. The owners are those of the reader's own table."""
@@ -200,6 +203,7 @@ def facts_of(
         step=store.step,
         warning=store.warning,
         topics=_topics(seen.topics),
+        exposures=store.exposures,
     )
 
 
@@ -290,6 +294,7 @@ _RULES: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
     "cluster_id": lambda facts: is_cluster_id(facts.cluster_id),
     "cluster_name": lambda facts: facts.cluster_name is None or is_cluster_id(facts.cluster_name),
     "judged_ms": lambda facts: facts.judged_ms is None or facts.judged_ms <= facts.now_ms,
+    "exposures": lambda facts: facts.exposures is None or facts.exposures.at_ms <= facts.now_ms,
     "totals": lambda facts: len(facts.totals.states) <= _MOST_STATES,
     "transactions": lambda facts: sum(len(one.spans) for one in facts.transactions) <= _MOST_PARTITIONS,
     "by_census": lambda facts: all(one.last_stable <= one.end for one in facts.by_census),

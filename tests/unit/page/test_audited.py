@@ -143,8 +143,22 @@ def test_names_of_strangers_are_shown_safely() -> None:
         assert all(one.isprintable() and len(one) < 2_500 for one in shown)
 
 
-def test_a_page_of_several_clusters_has_no_audit() -> None:
-    with five_clusters().served() as url:
-        key = get(url, "/api/v1/clusters").json["rows"][0]["key"]
-        assert get(url, f"/c/{key}/api/v1/status").json["exposures"] is None
-        assert "none was made yet" in get(url, f"/c/{key}/audit").text
+def test_a_page_of_several_clusters_has_the_numbers_and_says_where_the_findings_are() -> None:
+    found = five_clusters()
+    first, second, *_ = found.clusters
+    for one in (first, second):
+        assert one.watcher.world is not None
+        one.watcher.world.store.audited = an_audit(exposed(ids=None))
+    found.batch()
+    with found.served() as url:
+        keys = {row["name"]: row["key"] for row in get(url, "/api/v1/clusters").json["rows"]}
+        place = f"/c/{keys[first.name]}"
+        told = get(url, f"{place}/api/v1/status").json["exposures"]
+        assert (told["critical"], told["warn"], told["info"], told["not_checked"]) == (1, 1, 0, 1)
+        assert re.search(r"2 exposures, 1 critical, audited 12 min \d\d s ago: /audit", get(url, f"{place}/").text)
+        answer = get(url, f"{place}/api/v1/audit").json["answer"]
+        assert (answer["at_ms"], answer["rows"]) == (None, [])
+        (elsewhere,) = answer["not_checked"]
+        assert elsewhere["what"] == "2 exposures, 1 critical"
+        assert "the page of its watcher has the findings" in get(url, f"{place}/audit").text
+        assert "· 4 exposures, 2 critical" in get(url, "/").text

@@ -92,7 +92,7 @@ def test_the_state_of_all_is_that_of_the_worst(state: PageState) -> None:
     def one(name: str, of: PageState) -> OneCluster:
         watched_now = {"scanned": 1, "census": 0}
         status = {"state": of, "why": None, "tone": of, "headline": ["x"], "open_incidents": 0, "judged_ms": 1}
-        return OneCluster(name, name, name, {**status, "partitions": watched_now})
+        return OneCluster(name, name, name, {**status, "partitions": watched_now, "exposures": None})
 
     found = clusters_picture([one("a", PageState.CLEAR), one("b", state)], now_ms())
     assert found["status"]["state"] is state
