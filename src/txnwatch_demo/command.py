@@ -40,7 +40,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help="show how a real hang is found, named and resolved; needs no running server",
         description="Starts a real Kafka and Redis on this machine and shows a hang from beginning to end.",
     )
-    parser.add_argument("--keep", action="store_true", help="leave everything running, and print commands to try")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave everything running, with a second hang, and print commands to try"
+    )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="save the screen with the open incident as a picture")
     parser.set_defaults(run=run)
 
@@ -69,7 +71,16 @@ def run(parsed: argparse.Namespace) -> int:
             highlight=False,
         )
         if parsed.keep:
-            servers.stay()
+            return _stay(servers, view)
+    return 0
+
+
+def _stay(servers: DemoServers, view: DemoView) -> int:
+    try:
+        servers.stay()
+    except TxnwatchError as exc:
+        view.console.print(f"[bold red]the demo failed:[/] {exc}", highlight=False)
+        return 1
     return 0
 
 

@@ -201,6 +201,7 @@ def incident_facts(incident: IncidentEvent) -> list[tuple[str, str]]:
         ("reason", str(incident.reason)),
         ("transactional id", str(incident.transactional_id)),
         ("producer", f"id {incident.producer_id}, epoch {incident.producer_epoch}"),
+        *([("call", incident.owner.whom_to_call)] if incident.owner is not None else []),
         ("partition", f"{incident.topic}-{incident.partition}, open since offset {incident.txn_start_offset}"),
         ("coordinator state", str(incident.transaction_state)),
         ("records hidden", str(incident.hidden_records)),

@@ -40,6 +40,14 @@ from txnwatch_demo.screen import DemoView, PartitionRow
 TOPIC, COPIES, PARTITIONS = "payments", "ledger", 3
 ZOMBIE = "checkout-7"
 VICTIM = TopicPartition(TOPIC, 0)
+KEPT_ID, KEPT = "checkout-8", TopicPartition(TOPIC, 1)  # the hang that --keep leaves
+COPIER = "ledger-copy"
+OWNERS = """[[owner]]
+team = "payments"
+name = "Payments team"
+contact = "#payments"
+topics = ["payments", "ledger"]
+"""
 QUIET_TIME_S = 5.0
 FREEZE_S = 3.0
 READING_S = 20.0
@@ -61,6 +69,11 @@ class DemoServers:
         """The address of the page of the watch."""
         return f"http://127.0.0.1:{self.http_port}/"
 
+    @property
+    def owners_file(self) -> Path:
+        """The table of owners."""
+        return self.directory / "owners.toml"
+
     def start_servers(self) -> None:
         """Starts Kafka and Redis, and creates the topics."""
         kafka = EmbeddedKafka(self.directory / "kafka")
@@ -80,7 +93,7 @@ class DemoServers:
             transactional_writer(self.bootstrap, "checkout-1", TOPIC, seed=1),
             transactional_writer(self.bootstrap, "checkout-2", TOPIC, seed=2, abort_every=3),
             transactional_writer(self.bootstrap, "refunds", TOPIC, seed=3, pause_s=1.0),
-            exactly_once_copier(self.bootstrap, "ledger-copy", TOPIC, COPIES),
+            exactly_once_copier(self.bootstrap, COPIER, TOPIC, COPIES),
             idempotent_writer(self.bootstrap, "audit", TOPIC),
         ]
         for application in self.applications:
@@ -96,7 +109,9 @@ class DemoServers:
             *(sys.executable, "-P", "-m", "txnwatch", "run", "--bootstrap-server", self.bootstrap),
             *("--checkpoint", str(self.directory / "checkpoint"), "--redis-url", self.redis.url),
             *("--auto-abort", "on", "--abort-after-ms", "0", "--http-port", str(self.http_port)),
+            *("--owners-file", str(self.owners_file)),
         ]
+        self.owners_file.write_text(OWNERS)
         begin = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603 - our own arguments
         self.stack.callback(_end, process)
@@ -129,13 +144,15 @@ class DemoServers:
             until = time.monotonic() + READING_S
             self.wait(lambda: time.monotonic() > until, READING_S + 5.0, "the time to read the screen")
 
-    def write_late(self) -> tuple[StepwiseProducer, float]:
+    def write_late(
+        self, transactional_id: str = ZOMBIE, partition: TopicPartition = VICTIM
+    ) -> tuple[StepwiseProducer, float]:
         """Makes the fault; returns its producer, and when the late write was acknowledged.
 
         It needs a cluster older than KIP-890, or one whose verification is switched off for a moment.
         """
         set_verification(self.bootstrap, [1], enabled=False)
-        zombie = late_write_after_abort(self.cluster, ZOMBIE, VICTIM)
+        zombie = late_write_after_abort(self.cluster, transactional_id, partition)
         hung_at = time.monotonic()
         set_verification(self.bootstrap, [1], enabled=True)
         return zombie, hung_at
@@ -173,26 +190,54 @@ class DemoServers:
                 row.stands_since = now
 
     def commands_to_try(self) -> tuple[str, ...]:
-        """Lines that can be pasted: they need nothing on the PATH and no file of the user."""
+        """Lines that can be pasted: they need nothing on the PATH and no file of the user.
+
+        The first one lets the commands run that the answers print: they begin with `txnwatch`.
+        """
         txnwatch = (sys.executable, "-m", "txnwatch")
-        server = ("-b", self.bootstrap)
+        server, owners = ("-b", self.bootstrap), ("--owners-file", str(self.owners_file))
         incidents = f"{prefix_of(self.cluster.known.cluster_id)}incidents"
         lines: tuple[tuple[str, ...], ...] = (
             ("curl", self.page),
-            (*txnwatch, "status", *server),
-            (*txnwatch, "events", *server, "--follow"),
-            (*txnwatch, "find-hanging", *server),
-            (*txnwatch, "explain", str(VICTIM), *server),
-            (*txnwatch, "explain", ZOMBIE, *server),
+            (*txnwatch, "status", *server, *owners),
+            (*txnwatch, "events", *server, *owners, "--follow"),
+            (*txnwatch, "find-hanging", *server, *owners),
+            (*txnwatch, "explain", str(KEPT), *server, *owners),
+            (*txnwatch, "explain", COPIER, *server, *owners),
+            (*txnwatch, "explain", KEPT_ID, *server, *owners),
+            (*txnwatch, "explain", ZOMBIE, *server, *owners),
             (redis_program("redis-cli"), "-u", self.redis.url, "zrange", incidents, "0", "-1", "withscores"),
             ("tail", "-f", str(self.directory / "checkpoint" / "spark.log")),
         )
-        return tuple(shell_line(line) for line in lines)
+        return (f'txnwatch() {{ {shell_line(txnwatch)} "$@"; }}', *(shell_line(line) for line in lines))
+
+    def hang_again(self) -> None:
+        """Makes the hang that stays: its client never starts again, so the watch refuses to abort it.
+
+        Raises:
+            TxnwatchError: the watch did not find it.
+        """
+        self.write_late(KEPT_ID, KEPT)
+
+        def is_found() -> bool:
+            return any((one.transactional_id, one.topic, one.partition) == (KEPT_ID, *KEPT) for _, one in self.events)
+
+        self.wait(is_found, 30.0, f"the opened event of {KEPT_ID} on {KEPT}")
 
     def stay(self) -> None:
-        """Leaves everything running until Ctrl-C."""
+        """Leaves everything running until Ctrl-C, with a hang to look at.
+
+        Raises:
+            TxnwatchError: the watch did not find the hang.
+        """
+        self.hang_again()
         show = self.view.console.print
-        show(f"\nThe page is at {self.page}", highlight=False)
+        show(
+            f"\nOne more write came too late, and it stays: {KEPT_ID} hangs on {KEPT}, and the application {COPIER} "
+            "stops there.",
+            highlight=False,
+        )
+        show(f"The page is at {self.page}", highlight=False)
         show(f"Kafka is at {self.bootstrap}, Redis at {self.redis.url}. Commands to try:", highlight=False)
         for line in self.commands_to_try():
             show(f"  {line}", highlight=False, soft_wrap=True, markup=False)

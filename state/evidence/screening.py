@@ -117,6 +117,7 @@ class Search:
         unproven: open, and not known whether a live transaction holds it, with the reason.
         not_checked: what was not checked, with the reason; includes the unproven.
         policy: the thresholds that were used.
+        has_ids: whether a transactional id can exist at all; if not, no transaction was ever begun on this cluster.
     """
 
     readings: dict[TopicPartition, PartitionReading] = field(default_factory=dict)
@@ -126,6 +127,7 @@ class Search:
     unproven: list[tuple[SpanCandidate, str]] = field(default_factory=list)
     not_checked: dict[str, str] = field(default_factory=dict)
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
+    has_ids: bool = True
 
     def only(self, partition: TopicPartition) -> Search:
         """What was found about one of the partitions."""
@@ -137,6 +139,7 @@ class Search:
             [pair for pair in self.unproven if pair[0].partition == partition],
             self.not_checked,
             self.policy,
+            self.has_ids,
         )
 
 

@@ -11,7 +11,7 @@ checked before and after, and the result names every partition that was not list
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -236,7 +236,7 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> B
     problems |= _not_answered_for(cluster, before, silent)
     led = [row for row in rows if not _is_orphan(row, before) and not _is_orphan(row, after)]
     problems |= refused
-    if problems == {TRANSACTION_STATE_TOPIC: NOT_SHOWN} and not _any_ids(cluster):
+    if is_never_used(cluster, problems):
         return BrokerListings([], {}, {}, is_unused=True)
     silent |= {what: why for what, why in problems.items() if what == TRANSACTION_STATE_TOPIC}
     return BrokerListings(led, problems, silent, log_partitions=len(before) or None)
@@ -266,6 +266,21 @@ def _list(
             if problem is not None:
                 problems[_coordinator(node)] = problem
     return rows, problems
+
+
+NEVER_USED: Final = (
+    "no transactional producer was ever used on this cluster: it has no __transaction_state, and no broker lists an id"
+)
+_LEFT_TO_HANG = (
+    "Only data that was copied byte for byte from another cluster, or whose __transaction_state was deleted, can hang "
+    "here: such data is not proven to hang, but listed as not checked"
+)
+NEVER_USED_NOTE: Final = f"{NEVER_USED}. {_LEFT_TO_HANG}"
+
+
+def is_never_used(cluster: Cluster, problems: Mapping[str, Problem]) -> bool:
+    """Whether no transaction was ever begun on this cluster; `problems` are those of the coordinators' log."""
+    return problems == {TRANSACTION_STATE_TOPIC: NOT_SHOWN} and not _any_ids(cluster)
 
 
 def _any_ids(cluster: Cluster) -> bool:

@@ -80,7 +80,9 @@ def describe_transactions(cluster: Cluster, transactional_ids: Iterable[str]) ->
     if not wanted:
         return {}
     try:
-        before, _ = coordinators_log(cluster)
+        before, problems = coordinators_log(cluster)
+        if messages.is_never_used(cluster, problems):  # FindCoordinator would create the log
+            return {name: NotDescribed(name, Problem(messages.NEVER_USED)) for name in wanted}
         answers = _describe(cluster, wanted)
         after, _ = coordinators_log(cluster)
     except BrokerError as exc:

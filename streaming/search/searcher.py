@@ -119,6 +119,7 @@ class Searcher:
         described = [descriptions[name] for name in live]
         log = self._log(screened.candidates, described)
         if is_first:
+            result.has_ids = listing.has_ids
             if listing.problems and (spans or listing.has_ids):
                 result.not_checked["transactions of some coordinators"] = "; ".join(map(str, listing.problems))
             self._judge_times(described, log, result)

@@ -72,6 +72,7 @@ from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, wai
 from txnwatch.state.telling.moved_ids import MovedId, known_text, last_text, moved_text
 from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, GroupPositions, KnownGroup
+from txnwatch.streaming.admin.transaction_requests import NEVER_USED, NEVER_USED_NOTE
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -312,9 +313,11 @@ def of_name(question: Question, name: str, now: TransactionDescription) -> Expla
     meant = of_word(question.origin, name)
     if meant is not None:
         question.missing |= missing
-        if isinstance(now, NotDescribed):
+        if isinstance(now, NotDescribed) and now.problem.text != NEVER_USED:
             question.missing[f"transactional id {cut(name)}"] = str(now.problem)
         return meant
+    if isinstance(now, NotDescribed) and now.problem.text == NEVER_USED:
+        raise BrokerError(f"{cut(name)}: no topic or consumer group has this name; {NEVER_USED_NOTE}")
     if isinstance(now, NotDescribed):
         why = because_of(log_blocked(question.cluster, name))
         raise BrokerError(f"transactional id {cut(name)}: {now.problem}{why}")

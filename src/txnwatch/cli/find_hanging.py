@@ -64,6 +64,7 @@ from txnwatch.state.telling.published import tell_found
 from txnwatch.state.telling.statements import Told
 from txnwatch.state.text import some
 from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.transaction_requests import NEVER_USED_NOTE
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.hidden_topics import why_not_shown
@@ -197,6 +198,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         summary=summary(found, len(findings), where, is_all_judged=not age.younger),
         found=bool(findings),
         notes=(
+            *(() if found.has_ids else (NEVER_USED_NOTE,)),
             *impossible_stamps(findings),
             *(f"not all groups are known: {problem}" for problem in groups.problems),
         ),

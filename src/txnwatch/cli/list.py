@@ -15,7 +15,7 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ports import ListedTransaction
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription, TransactionState
 from txnwatch.state.model.values import BrokerId, DurationMs, ProducerId, TimestampMs
-from txnwatch.streaming.admin.transaction_requests import Filters, list_filtered
+from txnwatch.streaming.admin.transaction_requests import NEVER_USED_NOTE, Filters, list_filtered
 from txnwatch.streaming.admin.transactions import describe_at
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -147,7 +147,10 @@ def _answer(cluster: Cluster, filters: Filters, order: Callable[[ListedRow], tup
         rows=rows,
         not_checked=tuple(NotChecked(what, str(why)) for what, why in (listing.problems | hidden | missing).items()),
         found=bool(rows),
-        notes=tuple(former_text(producer_id, owner) for producer_id, owner in owners.items()),
+        notes=(
+            *((NEVER_USED_NOTE,) if listing.is_unused else ()),
+            *(former_text(producer_id, owner) for producer_id, owner in owners.items()),
+        ),
         also={"former_owners": [_former(producer_id, owner) for producer_id, owner in owners.items()]}
         if owners
         else {},
