@@ -79,9 +79,14 @@ def explain_group(origin: Origin, group_id: str) -> str:
     return _look(origin, group=group_id)
 
 
+def explain_named(origin: Origin, name: str) -> str:
+    """The command that explains whatever has this name, for example a topic or a partition."""
+    return _command(origin, f"explain {name}")
+
+
 def explain_producer(origin: Origin, producer_id: int) -> str:
     """The command that explains who has or had a producer id."""
-    return _command(origin, f"explain {producer_id}")
+    return explain_named(origin, str(producer_id))
 
 
 def records_of_id(origin: Origin, transactional_id: str) -> str:

@@ -159,6 +159,13 @@ class ClusterGroups:
             self._note_hidden(problems)
         return FoundGroup(found[0] if found else None, tuple(problems))
 
+    def names(self) -> tuple[list[str], tuple[str, ...]]:
+        """The names of all groups that this user sees, and why some may be missing; one request per broker."""
+        problems: Counter[str] = Counter()
+        found = [group.group_id for group in self._rows(problems)]
+        self._note_hidden(problems)
+        return found, tuple(problems)
+
     def unstable(self, partition: TopicPartition) -> UnstableGroups:
         """The groups that do not get their committed offset of a partition, because it is pending in a transaction."""
         problems: Counter[str] = Counter()

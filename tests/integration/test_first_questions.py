@@ -150,7 +150,7 @@ def a_late_write_of_an_idle_id(person: Person) -> None:
     for target in ("payments-7", str(producer.producer_id), "pay", "pay-0"):
         person.explains(target, "hanging")
     person.refused("explain", "pay-9", says="topic pay has only partition 0")
-    person.refused("explain", "Payments-7", says="no topic, consumer group or transactional id has this name")
+    person.explains("Payments-7", "hanging", "taken for transactional id 'payments-7'")
     wrong = ("--topic", "pay", "--partition", "0", "--start-offset", "0")
     person.refused("abort", *wrong, "--dry-run", says="found one from offset 2")
     person.follows("payments-7")

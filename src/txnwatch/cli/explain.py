@@ -1,13 +1,12 @@
 """`txnwatch explain`: what holds a partition, an id or a group, or who gets a record; and the next command.
 
-This file finds out what the target is, reads what a partition or a record needs, and adds whom to call.
-explain_names.py reads ids and all other names, and explanation.py has the texts.
+This file finds out whether the target is a partition or a record, and adds whom to call. explain_lookup.py finds what
+else it is, and explanation.py has the texts.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,21 +14,17 @@ from typing import Any
 
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import Question, searcher_of
-from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
-from txnwatch.cli.explain_connect import with_connect
+from txnwatch.cli.explain_lookup import of_name
 from txnwatch.cli.explain_names import (
     NO_FINDING,
     of_former_id,
     of_group_named,
     of_known_id,
-    of_name,
-    with_waiting_groups,
 )
-from txnwatch.cli.explain_positions import nature_lines
-from txnwatch.cli.explain_replicas import because_of, with_replicas
+from txnwatch.cli.explain_partitions import of_one_partition
+from txnwatch.cli.explain_records import of_record
 from txnwatch.cli.explain_words import NOT_ASKED, of_word, with_word
-from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition, of_span, open_in
-from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
+from txnwatch.cli.explanation import ALL_CLEAR, Explanation
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -43,14 +38,11 @@ from txnwatch.cli.one_shot import (
     kafka_text,
     show,
 )
-from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
-from txnwatch.cli.past_ids import OwnerEnds, advice_text, nobody_has, owner_of
-from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd, ended_with, ends_on
-from txnwatch.state.evidence.read_committed import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
-from txnwatch.state.evidence.screening import Search
+from txnwatch.cli.output import CommandAnswer, NotChecked
+from txnwatch.cli.past_ids import advice_text
 from txnwatch.state.incidents.event_builder import advice_about, topics_of
 from txnwatch.state.model.errors import BrokerError, ConfigError
-from txnwatch.state.model.incident import ExpectedOutcome, partition_of
+from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice, IdMaker, Named, OwnerLookup, OwningTeam, Subject
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
@@ -58,20 +50,22 @@ from txnwatch.state.model.transaction import (
     TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import PartitionOffset, ProducerId, TopicPartition
+from txnwatch.state.model.values import PartitionOffset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
-from txnwatch.state.telling.commands import Origin, explain_id, explain_partition, origin_without_cluster
+from txnwatch.state.telling.commands import Origin, origin_without_cluster
 from txnwatch.state.telling.statements import SOONER_OF_FLINK, StatementKind, Told
 from txnwatch.state.text import cut, quoted
-from txnwatch.streaming.admin.groups import ClusterGroups
-from txnwatch.streaming.admin.replicas import blocked_of
 from txnwatch.streaming.admin.transactions import ClusterAdmin
-from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
-from txnwatch.streaming.log.lookups import look_up
 
-_LOOKS, _PAUSE_S = 3, 0.3
+
+class _Words(argparse.Action):
+    """Several words are one target: who types `payments 1` needs no quotation marks."""
+
+    def __call__(self, *given: Any, **_: Any) -> None:  # noqa: ANN401 - as in argparse
+        namespace, words = given[1:3]
+        setattr(namespace, self.dest, " ".join(words) or None)
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -84,15 +78,18 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "get that record, and how its transaction ended. With a transactional id, it explains the state of that id, "
         "what it has open on any partition, and who ended its last transaction; with a consumer group, what the group "
         "waits for. It also tells of a marker of the last day that txnwatch or an administrator has written. A topic, "
-        "a producer id, an id that has expired and the name of an error are explained too.",
+        "a producer id, an id that has expired, an incident and the name of an error are explained too. Other forms of "
+        "these names are understood: the runbook lists them.",
     )
     parser.add_argument(
         "target",
-        nargs="?",
+        nargs="*",
+        action=_Words,
         type=kafka_text,
         metavar="TARGET",
         help="a partition (TOPIC-PARTITION), one record of it (TOPIC-PARTITION@OFFSET), a transactional id, a "
-        "consumer group, a topic, a producer id, or an error: its name, or a line of a client's log",
+        "consumer group, a topic, a producer id, the id of an incident, or an error: its name, or a line of a client's "
+        "log; several words are one target",
     )
     add_partition_flags(parser, "with --partition, the same as TOPIC-PARTITION", is_required=False)
     parser.add_argument("--offset", type=id64, help="an offset of that partition, the same as TOPIC-PARTITION@OFFSET")
@@ -159,9 +156,9 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
     question = Question(cluster, origin_of(cluster, parsed), searcher)
     record, partition = _record(cluster, parsed), _partition(question, parsed)
     if record is not None:
-        explained = _of_record(question, record)
+        explained = of_record(question, record)
     elif partition is not None:
-        explained = _of_partition(question, partition)
+        explained = of_one_partition(question, partition)
     else:
         explained = _of_name(question, parsed)
     explained = with_owner(explained, question.origin.owners, partial(_advise, question, explained))
@@ -209,45 +206,6 @@ def _partition(question: Question, parsed: argparse.Namespace) -> TopicPartition
     return None
 
 
-def _of_record(question: Question, record: PartitionOffset) -> Explanation:
-    explained = _what_became_of(question, record)
-    about = AbortsOf(lambda one: (one.producer_id, partition_of(one)) == (explained.producer_id, record.partition))
-    return with_past_abort(question, explained, about)
-
-
-def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
-    for look in range(_LOOKS):
-        found = question.searcher.search([partition])
-        reading = found.readings[partition]
-        problem = reading.problem or ("no last stable offset" if reading.last_stable_offset is None else None)
-        if problem is not None:
-            why = because_of(blocked_of(question.cluster, [partition]))
-            raise BrokerError(f"{partition}: {problem}: its owner cannot be determined{why}")
-        explained = of_partition(question.origin, partition, found, wall_clock_ms())
-        if explained.state != "unreplicated":
-            break
-        if look < _LOOKS - 1:
-            time.sleep(_PAUSE_S)  # a transaction may have begun between the two answers of the leader
-    question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
-    groups = _groups_around(question, partition, found)
-    explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
-    if not open_in(found):
-        explained = replace(
-            explained, text=(*explained.text, *nature_lines(question, partition, found.readings[partition]))
-        )
-    explained = with_waiting_groups(question, partition, explained)
-    explained = with_connect(question, explained, [partition.topic], groups.workers)
-    if explained.state != ALL_CLEAR:
-        explained = with_replicas(question.cluster, explained, [partition])
-    return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))
-
-
-def _groups_around(question: Question, partition: TopicPartition, found: Search) -> GroupsAround:
-    """The groups that the open transactions of a partition hurt; nothing is read if none is open."""
-    holds = [Hold(span.start, found.readings[partition]) for span in open_in(found)]
-    return groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())
-
-
 def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
     """Explains a transactional id or, if there is none of this name, whatever else has it."""
     if parsed.group is not None:
@@ -258,151 +216,15 @@ def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
         return explained
     name = parsed.transactional_id or parsed.target
     now = _described_now(question, name)
-    if isinstance(now, DescribedTransaction):
-        return with_word(of_known_id(question, name), name)
     if parsed.transactional_id is None:
         return of_name(question, name, now)
     former = of_former_id(question, name) if isinstance(now, UnknownTransactionalId) else None
-    return former or of_known_id(question, name)  # which raises the coordinator's error
+    return former or with_word(of_known_id(question, name), name)  # which raises the coordinator's error
 
 
 def _described_now(question: Question, name: str) -> TransactionDescription:
     """What its coordinator knows of a transactional id; an id may look like a partition."""
     return ClusterAdmin(question.cluster).describe_transactions([name])[name]
-
-
-# One record: whether read_committed consumers get it, and what has become of its transaction.
-#
-# The batch header, the markers and the leader show it; the record itself is never read. What the coordinators' log adds
-# is the owner, and who ended the transaction: it may no longer be there, and then the answer says so.
-
-
-def _what_became_of(question: Question, target: PartitionOffset) -> Explanation:
-    """Explains one offset.
-
-    Raises:
-        BrokerError: the partition or the batch cannot be read.
-    """
-    partition = target.partition
-    found = question.searcher.search([partition])
-    reading = found.readings[partition]
-    if reading.problem is not None and reading.last_stable_offset is None:
-        raise BrokerError(f"{target}: {reading.problem}")
-    place, problem = look_up(question.cluster, target, reading)
-    seen = visibility(place)
-    if seen is Visibility.UNKNOWN and problem is not None:
-        question.missing[f"the marker behind {target}"] = problem
-    head = f"{target}: {VISIBILITY_MEANS[seen]}."
-    batch = place.batch
-    base = _explanation(target, seen, place, (head, *_where(place, seen)))
-    if seen is Visibility.OPEN and batch is not None:
-        spans = [span for span in open_in(found) if span.producer_id == batch.producer_id]
-        for span in spans[:1]:
-            why = of_span(question.origin, span, found, wall_clock_ms())
-            return replace(why, target=str(target), text=(*base.text, *why.text))
-    if seen is Visibility.HELD:
-        return replace(base, next=explain_partition(question.origin, partition))
-    if batch is None or batch.producer_id is None or seen not in _OF_A_TRANSACTION:
-        return base
-    owner = owner_of(question.cluster, batch.producer_id)
-    lines = (_of_owner(owner.transactional_id, batch.producer_id), *_end_lines(place, partition, owner))
-    step = explain_id(question.origin, owner.transactional_id) if owner.transactional_id is not None else None
-    return replace(base, transactional_id=owner.transactional_id, next=step, text=(*base.text, *lines))
-
-
-_OF_A_TRANSACTION = frozenset(
-    {Visibility.VISIBLE, Visibility.ABORTED, Visibility.UNKNOWN, Visibility.OPEN, Visibility.CONTROL}
-)
-
-
-def _explanation(target: PartitionOffset, seen: Visibility, place: RecordPlace, text: tuple[str, ...]) -> Explanation:
-    batch = place.batch
-    return Explanation(
-        target=str(target),
-        state=str(seen),
-        **target.partition._asdict(),
-        producer_id=batch.producer_id if batch is not None and seen in _OF_A_TRANSACTION else None,
-        text=text,
-    )
-
-
-def _where(place: RecordPlace, seen: Visibility) -> tuple[str, ...]:
-    """The place of the offset in the log."""
-    batch = place.batch
-    match seen:
-        case Visibility.BELOW_LOG_START | Visibility.BEYOND_END:
-            return (f"The partition has the offsets from {place.log_start} up to {place.end}, without the last one.",)
-        case Visibility.COMPACTED if batch is None or batch.base_offset > place.offset:
-            return ("No batch has this offset.",)
-        case Visibility.COMPACTED:
-            return ("Its batch is still there, without records.",)
-    if batch is None:
-        return ()
-    lines = [_batch_text(batch)]
-    if batch.is_thinned:
-        lines.append(
-            f"Compaction has removed some records of this batch ({batch.record_count} are left), perhaps also this one."
-        )
-    if not batch.is_control and (not batch.is_transactional or batch.producer_id is None):
-        lines.append("It belongs to no transaction.")
-    if seen is Visibility.HELD:
-        lines.append(f"The last stable offset is {place.last_stable_offset}.")
-    return tuple(lines)
-
-
-def _batch_text(batch: BatchPlace) -> str:
-    is_one = batch.base_offset == batch.last_offset
-    where = f"offset {batch.base_offset}" if is_one else f"offsets {batch.base_offset} to {batch.last_offset}"
-    if batch.is_control:
-        kind = {True: "a COMMIT marker", False: "an ABORT marker", None: "a control record that ends no transaction"}
-        ends = "" if batch.commit is None else ": it ended the transaction of its producer on this partition"
-        return f"It is {kind[batch.commit]} of {_producer(batch)}, written at {utc(batch.timestamp_ms)}{ends}."
-    return f"Its batch has {where}, written by {_producer(batch)} at {utc(batch.timestamp_ms)} by its client's clock."
-
-
-def _producer(batch: BatchPlace) -> str:
-    if batch.producer_id is None:
-        return "a producer without an id"
-    return f"producer id {batch.producer_id}, epoch {batch.producer_epoch}"
-
-
-def _of_owner(name: str | None, producer_id: ProducerId) -> str:
-    if name is None:
-        return nobody_has(producer_id)
-    return f"The producer id belongs to transactional id {quoted(name)}."
-
-
-def _end_lines(place: RecordPlace, partition: TopicPartition, owner: OwnerEnds) -> tuple[str, ...]:
-    """How and when the transaction ended on the partition, and who ended it."""
-    marker, batch = place.marker, place.batch
-    if marker is None:
-        return ()
-    who = _who(ended_with(ends_on(owner.ends, partition), marker, place.earlier))
-    if batch is not None and batch.is_control:
-        return (who,)
-    how = "committed" if marker.commit else "aborted"
-    begun = "It was "
-    if place.first_offset is not None:
-        or_below = "" if place.is_first_certain else " or below"
-        begun = f"It began at offset {place.first_offset}{or_below} of this partition and was "
-    lines = [f"{begun}{how} by the marker at offset {marker.offset}, written at {utc(marker.timestamp_ms)}."]
-    if len(place.epochs) > 1:
-        lines.append(
-            "Its data has more than one producer epoch: data of an earlier transaction, which had lost its marker, was "
-            f"{how} together with this one."
-        )
-    return (*lines, who)
-
-
-def _who(end: PastEnd | None) -> str:
-    if end is None:
-        return (
-            "The coordinators' log no longer shows who ended it, a coordinator has sent the marker a second time, "
-            "or an administrator has written the marker."
-        )
-    after = f", {duration(end.open_for_ms)} after its start" if end.open_for_ms is not None else ""
-    decided = utc(end.decided.record_timestamp_ms)
-    return f"The coordinators' log has this decision at {decided}{after}: {CAUSE_MEANS[end.cause]}."
 
 
 # Whom to call, what has made the transactional id, and what to know before it is ended: the same for every target.

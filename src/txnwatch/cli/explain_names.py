@@ -1,9 +1,4 @@
-"""`txnwatch explain` for names: a transactional id, a producer id, an id that has expired, a group, a topic.
-
-Apart: explain.py finds out what the target is, and reads partitions and records.
-
-One name can be several things, so a group and a topic of one name are both explained, first what needs attention. The
-coordinators' log is searched only for a name that nothing has now.
+"""`txnwatch explain` for names: a transactional id, a producer id, an id that has expired, a group.
 
 Groups are asked about for every target. A group whose committed offsets are pending in a hanging transaction shows
 nothing unusual anywhere else: its input partitions are all clear, and the hang is on `__consumer_offsets`. So a
@@ -25,11 +20,11 @@ from txnwatch.cli.explain_causes import (
     places_of,
     with_causes,
 )
-from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers, with_connect
+from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers
 from txnwatch.cli.explain_contention import with_contention
 from txnwatch.cli.explain_positions import position_lines, positions_of
 from txnwatch.cli.explain_replicas import because_of, log_blocked, with_replicas
-from txnwatch.cli.explain_words import ERROR_WORD, of_word, with_word
+from txnwatch.cli.explain_words import ERROR_WORD
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
     OPEN,
@@ -43,7 +38,6 @@ from txnwatch.cli.explanation import (
 )
 from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.open_anywhere import open_anywhere, with_strays
-from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
 from txnwatch.state.evidence.contention import contention_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
@@ -55,7 +49,6 @@ from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
-    TransactionDescription,
     UnknownTransactionalId,
 )
 from txnwatch.state.model.values import (
@@ -72,16 +65,14 @@ from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, wai
 from txnwatch.state.telling.moved_ids import MovedId, known_text, last_text, moved_text
 from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, GroupPositions, KnownGroup
-from txnwatch.streaming.admin.transaction_requests import NEVER_USED, NEVER_USED_NOTE
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
+from txnwatch.streaming.client.hidden_topics import hidden_topics
 from txnwatch.streaming.log.coordinator_log import (
     LogRecord,
     history_of,
     read_all_records,
-    read_naming,
     read_records_anywhere,
     read_views,
 )
@@ -287,44 +278,6 @@ def _of_nobody(question: Question, producer_id: ProducerId) -> Explanation | Non
 NO_FINDING = frozenset({ALL_CLEAR, "idle", EXPIRED, "superseded", ERROR_WORD, NOT_CHECKED, str(Visibility.VISIBLE)})
 
 
-def of_name(question: Question, name: str, now: TransactionDescription) -> Explanation:
-    """Explains whatever has this name; `now` is what the coordinator of a transactional id of this name answers.
-
-    Raises:
-        BrokerError: nothing has this name; the text says what was looked for.
-    """
-    missing: dict[str, str] = {}
-    former = (
-        (of_former_id,) if isinstance(now, UnknownTransactionalId) else ()
-    )  # only its absence shows that it expired
-    for parts in ((of_group_named, of_topic), former, (of_producer_id,)):
-        found: list[Explanation] = []
-        for part in parts:
-            asked = replace(question, missing={})
-            explained = part(asked, name)
-            missing |= asked.missing
-            if explained is not None:
-                question.missing |= asked.missing
-                found.append(explained)
-        if found:
-            first, *others = sorted(found, key=lambda one: one.state in NO_FINDING)
-            explained = replace(first, text=(*first.text, *(line for other in others for line in other.text)))
-            return with_word(explained, name)
-    meant = of_word(question.origin, name)
-    if meant is not None:
-        question.missing |= missing
-        if isinstance(now, NotDescribed) and now.problem.text != NEVER_USED:
-            question.missing[f"transactional id {cut(name)}"] = str(now.problem)
-        return meant
-    if isinstance(now, NotDescribed) and now.problem.text == NEVER_USED:
-        raise BrokerError(f"{cut(name)}: no topic or consumer group has this name; {NEVER_USED_NOTE}")
-    if isinstance(now, NotDescribed):
-        why = because_of(log_blocked(question.cluster, name))
-        raise BrokerError(f"transactional id {cut(name)}: {now.problem}{why}")
-    unread = "".join(f"; {what} could not be read: {why}" for what, why in missing.items())
-    raise BrokerError(_nothing(question, name) + unread)
-
-
 def of_group_named(question: Question, name: str) -> Explanation | None:
     """Explains a consumer group or a share group; None if no broker lists one."""
     found = ClusterGroups(question.cluster).find(name)
@@ -333,62 +286,6 @@ def of_group_named(question: Question, name: str) -> Explanation | None:
     if found.problems:
         question.missing[f"consumer group {name!r}"] = "; ".join(found.problems)
     return None
-
-
-def of_topic(question: Question, name: str) -> Explanation | None:
-    """Explains all partitions of a topic; None if it is not shown."""
-    topic = question.cluster.known.topics.get(name)
-    if topic is None or topic.is_hidden:
-        return None
-    partitions = [TopicPartition(name, number) for number in sorted(topic.partitions)]
-    found = question.searcher.search(partitions)
-    question.missing.update(found.not_checked)
-    causes = causes_on(found, partitions)
-    count = f"{len(partitions)} partition{'s' if len(partitions) != 1 else ''}"
-    head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
-    clear = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
-    if found.not_checked:
-        clear = "No open transaction was found, but not everything could be read."
-    state = UNPROVEN if found.not_checked and not causes else ALL_CLEAR
-    explained = Explanation(name, state, topic=name, text=(head, *(() if causes else (clear,))))
-    explained = with_causes(question, explained, causes)
-    unread = [at for at in partitions if found.readings[at].problem is not None]
-    if unread:
-        explained = with_replicas(question.cluster, explained, unread)
-    return with_connect(question, explained, [name])
-
-
-def _nothing(question: Question, name: str) -> str:
-    """What was looked for, and what the name most likely means."""
-    if name.isascii() and name.isdigit():
-        return f"{nobody_has(name)} No partition that was read has open data of it"
-    try:
-        meant = TopicPartition.parse(name.partition("@")[0])
-    except ValueError:
-        meant = None
-    about = _missing_partition(question, meant) if meant is not None else ""
-    return (
-        f"{cut(name)}: {about}no topic, consumer group or transactional id has this name: such an id never existed, or "
-        "it expired (transactional.id.expiration.ms) and compaction has removed its records"
-    )
-
-
-def _missing_partition(question: Question, meant: TopicPartition) -> str:
-    """Why a partition does not exist, as the beginning of a sentence; nothing if this is not known."""
-    topic = question.cluster.known.topics.get(meant.topic)
-    if topic is not None and topic.partitions:
-        highest = max(topic.partitions)
-        return f"topic {meant.topic} has {f'the partitions 0 to {highest}' if highest else 'only partition 0'}; "
-    if hidden_topics(question.cluster, [meant.topic]):
-        return f"topic {meant.topic}: {why_not_shown(question.cluster, meant.topic)}; "
-    records, _ = read_naming(question.cluster, meant.topic)
-    last = next((one for one in reversed(records) if meant in participants_of([one])), None)
-    if last is None:
-        return f"topic {meant.topic} does not exist: it was deleted, or it never existed; "
-    return (
-        f"topic {meant.topic} was deleted, and with it all that was open on it: transactional id "
-        f"{quoted(last.transactional_id)} had {meant} in a transaction at {utc(last.timestamp_ms)}; "
-    )
 
 
 # The groups that a partition or an id hurts.

@@ -1,7 +1,5 @@
 """What some producer ids have open on any partition of the cluster: `explain` of an id looks where `find-hanging` does.
 
-Apart: explain_names.py has the texts about names, and no reads of all partitions.
-
 A write that no transaction owns is on a partition that neither the coordinator nor its log names: the id is idle, or it
 has expired, and the data hangs all the same. So the leaders of all partitions are asked (DescribeProducers), and only
 what is open under these producer ids is proven.
@@ -84,18 +82,24 @@ class OpenAnywhere:
 
 def open_anywhere(question: Question, producer_ids: Collection[ProducerId]) -> OpenAnywhere:
     """Reads all partitions that this user sees, and proves what is open under the producer ids."""
+    readings, left = read_all(question)
+    read = [one for one in readings.values() if one.problem is None]
+    holding = [at.partition for at in read if any(at.open_transaction(one) is not None for one in producer_ids)]
+    found = _proven(question, holding, producer_ids)
+    hanging = blocking_order(span for span, _ in found.hanging)
+    unproven = blocking_order(span for span, _ in found.unproven)
+    return OpenAnywhere((*hanging, *unproven), found, readings, left)
+
+
+def read_all(question: Question) -> tuple[dict[TopicPartition, PartitionReading], int]:
+    """The readings of all partitions that this user sees, and how many were left out because there are too many."""
     partitions = data_partitions(question.cluster, question.searcher.foreign_topics)
     asked, left = partitions[:MOST_PARTITIONS], partitions[MOST_PARTITIONS:]
     readings: dict[TopicPartition, PartitionReading] = {}
     for first in range(0, len(asked), _AT_ONCE):
         readings |= question.searcher.admin.read_partitions(asked[first : first + _AT_ONCE])
     _note_unread(question, readings.values(), len(left))
-    read = [one for one in readings.values() if one.problem is None]
-    holding = [at.partition for at in read if any(at.open_transaction(one) is not None for one in producer_ids)]
-    found = _proven(question, holding, producer_ids)
-    hanging = blocking_order(span for span, _ in found.hanging)
-    unproven = blocking_order(span for span, _ in found.unproven)
-    return OpenAnywhere((*hanging, *unproven), found, readings, len(left))
+    return readings, len(left)
 
 
 def _note_unread(question: Question, readings: Iterable[PartitionReading], left: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
-from txnwatch.cli import explain_names
+from txnwatch.cli import explain_lookup
 from txnwatch.cli.compose import Question
 from txnwatch.cli.error_words import ERROR_WORDS, Ask, word_in
 from txnwatch.cli.explain_names import NO_FINDING
@@ -104,7 +104,7 @@ def test_each_row_leads_to_a_command_that_this_program_has(row: Any) -> None:
 @pytest.fixture
 def question(monkeypatch: pytest.MonkeyPatch) -> Question:
     for part in ("of_group_named", "of_topic", "of_former_id", "of_producer_id"):
-        monkeypatch.setattr(explain_names, part, lambda *_: None)
+        monkeypatch.setattr(explain_lookup, part, lambda *_: None)
     cluster: Any = SimpleNamespace(known=SimpleNamespace(topics={}))
     return Question(cluster, ORIGIN, a_searcher(FakeAdmin(), lambda: 0))
 
@@ -113,20 +113,20 @@ NAME = "PRODUCER_FENCED"
 
 
 def test_a_name_that_nothing_has_is_a_word(question: Question) -> None:
-    explained = explain_names.of_name(question, NAME, UnknownTransactionalId(NAME, 1))
+    explained = explain_lookup.of_name(question, NAME, UnknownTransactionalId(NAME, 1))
     assert explained.state == ERROR_WORD
     assert question.missing == {}
 
 
 def test_whether_an_id_has_the_name_is_missing_if_it_could_not_be_asked(question: Question) -> None:
-    explained = explain_names.of_name(question, NAME, NotDescribed(NAME, Problem("DESCRIBE is missing")))
+    explained = explain_lookup.of_name(question, NAME, NotDescribed(NAME, Problem("DESCRIBE is missing")))
     assert explained.state == ERROR_WORD
     assert question.missing == {f"transactional id {NAME}": "DESCRIBE is missing"}
 
 
 def test_what_exists_comes_first_and_the_word_behind_it(monkeypatch: pytest.MonkeyPatch, question: Question) -> None:
-    monkeypatch.setattr(explain_names, "of_topic", lambda *_: Explanation(NAME, "all_clear", text=("a topic",)))
-    explained = explain_names.of_name(question, NAME, UnknownTransactionalId(NAME, 1))
+    monkeypatch.setattr(explain_lookup, "of_topic", lambda *_: Explanation(NAME, "all_clear", text=("a topic",)))
+    explained = explain_lookup.of_name(question, NAME, UnknownTransactionalId(NAME, 1))
     assert explained.text[0] == "a topic"
     assert explained.text[1].startswith(f"'{NAME}' is also a name of an error: {NAME}: another client ")
     for name in ("orders", "restoring"):

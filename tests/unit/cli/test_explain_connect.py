@@ -11,7 +11,8 @@ from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_connect import NOT_CHECKED, with_connect
-from txnwatch.cli.explain_names import NO_FINDING, of_group, of_topic
+from txnwatch.cli.explain_names import NO_FINDING, of_group
+from txnwatch.cli.explain_topics import of_topic
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.telling.commands import Origin

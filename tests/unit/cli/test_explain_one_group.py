@@ -13,7 +13,8 @@ from support.fake_groups import FakeGroups
 from support.one_look import a_searcher
 from txnwatch.cli import explain_names
 from txnwatch.cli.compose import Question
-from txnwatch.cli.explain_names import of_group, of_topic
+from txnwatch.cli.explain_names import of_group
+from txnwatch.cli.explain_topics import of_topic
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.state.evidence.screening import OwnerViews
