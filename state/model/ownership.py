@@ -6,6 +6,7 @@ never what is done: no rule of an abort reads them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
@@ -148,6 +149,10 @@ class Subject(NamedTuple):
 class OwnerLookup(Protocol):
     """Finds owners by the table of this process."""
 
+    @property
+    def teams(self) -> Sequence[str]:
+        """The teams of the table."""
+
     def of(self, subject: Subject) -> Named:
         """The owner of a transaction, and what has made its id."""
 
@@ -163,6 +168,8 @@ class OwnerLookup(Protocol):
 
 class _NoOwners:
     """Knows nobody."""
+
+    teams: Sequence[str] = ()
 
     def of(self, subject: Subject) -> Named:  # noqa: ARG002 - see OwnerLookup
         return Named()

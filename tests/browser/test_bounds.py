@@ -14,6 +14,8 @@ from txnwatch.page.storms import FOLDS, LISTED
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
 
 Serve = Callable[[PageWorld], str]
+CUT = """() => [...document.querySelectorAll(".say, .safe")].filter((one) => one.scrollHeight > one.clientHeight + 2)
+    .map((one) => one.innerText)"""
 
 
 def test_causes_beyond_the_limit_are_counted_by_verdict(browser: Any, serve: Serve) -> None:
@@ -26,7 +28,7 @@ def test_causes_beyond_the_limit_are_counted_by_verdict(browser: Any, serve: Ser
         tab.until("and 1 more incident of 1 other cause: 1 hanging.", ".more")
 
 
-@pytest.mark.parametrize(("width", "highest"), [(1440, 110), (2000, 130), (2560, 190)])
+@pytest.mark.parametrize(("width", "highest"), [(1440, 110), (2000, 150), (2560, 260)])
 def test_a_row_has_few_lines(browser: Any, serve: Serve, width: int, highest: int) -> None:
     """The type is larger on a large screen."""
     with a_tab(browser, serve(a_busy_cluster()), width=width) as tab:
@@ -36,6 +38,22 @@ def test_a_row_has_few_lines(browser: Any, serve: Serve, width: int, highest: in
         assert max(heights) <= highest
         titles = tab.page.locator(".incidents h3 a").evaluate_all("all => all.map(one => one.getClientRects().length)")
         assert set(titles) == {1}, "no name is broken"
+        assert tab.page.evaluate(CUT) == [], "what is to be done, and whether it is safe, is whole"
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_on_a_phone_nothing_is_beyond_the_edge_and_no_word_is_broken(browser: Any, serve: Serve, width: int) -> None:
+    world = a_busy_cluster()
+    end = Resolution(how=EndKind.ABORTED, by=EndedBy.CLIENT, at_ms=now_ms())
+    world.tell(resolved(an_incident("old", 90, topic="orders", transactional_id="loader-7"), now_ms(), end))
+    with a_tab(browser, serve(world), width=width) as tab:
+        tab.until("4 partitions stand still.")
+        tab.until("Ended within a day", "h2")
+        assert tab.page.evaluate(CUT) == []
+        edges = "all => all.map(one => one.getBoundingClientRect().right)"
+        assert max(tab.page.locator(".filters select").evaluate_all(edges)) <= width
+        words = tab.page.locator(".tag, td > a").evaluate_all("all => all.map(one => one.getClientRects().length)")
+        assert set(words) == {1}
 
 
 def test_a_storm_of_one_cause_is_one_row_on_a_short_page(browser: Any, serve: Serve) -> None:

@@ -353,15 +353,22 @@ class ClustersSite:
 
     async def _found(self, text: str) -> dict[str, Any] | None:
         found = [(self._key(site), site.name, await site.find(text)) for site in self.sites]
+        named = [(key, shown or key) for key, shown, _ in found]
+        meant_ones = [(key, shown) for key, shown in named if text and text.casefold() in shown.casefold()]
+        clusters = [
+            {"kind": "cluster", "text": name(shown), "address": f"/c/{quote(key)}/"} for key, shown in meant_ones
+        ]
         some = [(key, called, one) for key, called, one in found if one is not None]
         meant = [f"/c/{quote(key)}{one['address']}" for key, _, one in some if one["address"] is not None]
-        matches = [_of_cluster(match, key, called or key) for key, called, one in some for match in one["matches"]]
+        meant += [one["address"] for one in clusters]
+        of_clusters = [_of_cluster(match, key, called or key) for key, called, one in some for match in one["matches"]]
+        matches = clusters + of_clusters
         answered = {
-            "address": meant[0] if len(some) == len(meant) == 1 else None,
+            "address": meant[0] if len(some) + len(clusters) == len(meant) == 1 else None,
             "matches": matches[:MATCHES],
             "more": sum(one["more"] for _, _, one in some) + len(matches[MATCHES:]),
         }
-        return answered if some else None
+        return answered if matches else None
 
     async def _incidents(self, request: Request) -> Response:
         """The open incidents of all clusters that a filter means, the worst cluster first."""

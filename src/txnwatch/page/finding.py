@@ -5,6 +5,7 @@ Law: nothing is said to be found because its name is valid. What is not known le
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -13,13 +14,15 @@ from urllib.parse import quote
 from txnwatch.page.details import ask_for_id, number_below
 from txnwatch.page.knowledge import Knowledge, transactions_of
 from txnwatch.page.lanes import to_find
-from txnwatch.page.words import name
+from txnwatch.page.words import name, owners_of
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TopicPartition, is_topic_name
 
 MATCHES: Final = 50
 _ID: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
+_SEPARATORS: Final = re.compile(r"[\s,;:/()\[\]{}<>\"'`|=]+")
+_WORDS: Final = 50
 _BEGUN_ID: Final = re.compile(r"[0-9a-f]{6,31}")
 
 
@@ -38,7 +41,7 @@ class FoundThing(NamedTuple):
 
 def found(known: Knowledge, text: str) -> dict[str, Any] | None:
     """The things with the text in their names, and the address of the only one that is meant; None if there is none."""
-    all_of_them = list(dict.fromkeys(_matches(known, text))) if text else []
+    all_of_them = list(dict.fromkeys(_matches(known, text) if text else ())) or _in_a_longer_text(known, text)
     if not all_of_them:
         return None
     whole = {one.address: None for one in all_of_them if one.is_whole}
@@ -51,6 +54,13 @@ def found(known: Knowledge, text: str) -> dict[str, Any] | None:
         ],
         "more": max(0, len(all_of_them) - MATCHES),
     }
+
+
+def _in_a_longer_text(known: Knowledge, text: str) -> list[FoundThing]:
+    """The names that are whole words of a text, as an alert has them; of an incident, the beginning as well."""
+    words = dict.fromkeys(_SEPARATORS.sub(" ", text).split())
+    matches = (one for word in itertools.islice(words, _WORDS) for one in _matches(known, word.strip(".")))
+    return list(dict.fromkeys(one for one in matches if one.is_whole or one.kind == "incident"))
 
 
 def look_for(known: Knowledge, text: str) -> str | None:
@@ -108,9 +118,14 @@ def _ids(known: Knowledge, wanted: str) -> Iterator[FoundThing]:
 
 
 def _owners(known: Knowledge, wanted: str) -> Iterator[FoundThing]:
-    """The teams with an incident that is open or ended less than a day ago."""
+    """The teams with an incident that is open or ended less than a day ago, then the others of the table."""
+    told = set[str]()
     for event in known.seen.incidents or ():
         owner = event.owner
         if owner is not None and (wanted in owner.name.casefold() or wanted in owner.team.casefold()):
+            told.add(owner.team)
             is_whole = wanted in {owner.team.casefold(), owner.name.casefold()}
             yield FoundThing("owner", owner.name, f"/incidents?owner={quote(owner.team)}", is_whole=is_whole)
+    for team in owners_of(known.store.origin).teams:
+        if wanted in team.casefold() and team not in told:
+            yield FoundThing("owner", team, f"/incidents?owner={quote(team)}", is_whole=wanted == team.casefold())

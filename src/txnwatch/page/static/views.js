@@ -112,9 +112,9 @@ export function incidentRow(row, page, isChosen) {
     <div class="standing"><div class="label">standing for at least</div><div class="big">${duration(page.now - (row.fold?.since_ms ?? row.since_ms))}</div><div class="muted small">since ${time(row.fold?.since_ms ?? row.since_ms, page)}</div></div>
     <div class="hide"><div class="label">hidden records</div>${hiddenOf(row, page)}</div>
     <div class="cell hurt"><div class="label">hurt</div>${hurt(row)}</div>
-    <div class="do"><div class="say"><b>${row.fold ? "The worst: " : ""}${foreign(step?.text ?? "")}</b> <span class="safe small" title=${row.safe}>${foreign(row.safe)}</span>
+    <div class="do"><div class="say"><b>${row.fold ? "The worst: " : ""}${foreign(step?.text ?? "")}</b>
       ${further.length && !page.isStale ? html`<a class="small" href=${ofIncident(row.id)}>${plural(further.length, "further step")}</a>` : nothing}${row.decision && !page.isStale ? html` <span class="muted small">${row.decision}</span>` : nothing}${commandsElsewhere(page)}</div>
-      ${command(step?.command, page)}</div></li>`;
+      <div class="safe small">${foreign(row.safe)}</div>${command(step?.command, page)}</div></li>`;
 }
 
 const HEAD = html`<div class="incident-head small muted" aria-hidden="true"><span></span><span>what stands, behind whom</span><span>owner</span><span class="number">standing for</span><span class="number">hidden records</span><span>who is hurt</span></div>`;
