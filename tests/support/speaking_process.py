@@ -17,7 +17,7 @@ from txnwatch.named_files import NamedFiles
 from txnwatch.state.evidence.screening import open_spans, screen
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.values import ProducerId, TopicPartition
+from txnwatch.state.model.values import SpanStart, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -31,18 +31,18 @@ class Finder:
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._admin = ClusterAdmin(cluster)
         self._partitions = [TopicPartition(topic, number) for number in cluster.refresh().topics[topic].partitions]
-        self._found: set[ProducerId] = set()
+        self._found: set[SpanStart] = set()
 
     def look(self) -> list[Finding]:
         """Asks the leaders, and the coordinators if there is something new."""
         readings = self._admin.read_partitions(self._partitions).values()
-        spans = [one for one in open_spans(readings, wall_clock_ms()) if one.producer_id not in self._found]
+        spans = [one for one in open_spans(readings, wall_clock_ms()) if one.start not in self._found]
         if not spans:
             return []
         listing = self._admin.list_transactions([span.producer_id for span in spans])
         descriptions = self._admin.describe_transactions([row.transactional_id for row in listing.transactions])
         candidates = screen(spans, descriptions, listing, wall_clock_ms(), None).candidates
-        self._found.update(one.producer_id for one in candidates)
+        self._found.update(one.start for one in candidates)
         return [*candidates]
 
 
