@@ -46,6 +46,7 @@ from txnwatch.state.text import Said
 _TIMEOUT_S = 10.0
 _BURY_TIMEOUT_S = 2.0
 _RENEW_TIMEOUT_S = 1.0
+_END_TIMEOUT_S = 1.0
 _REPLICAS = 3
 # Heartbeats add a record every few seconds: new segments every hour and compaction within 6 h keep the topic small.
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "max.compaction.lag.ms": "21600000"}
@@ -318,6 +319,9 @@ Decoder = Callable[[bytes], IncidentEvent]
 class EventLog:
     """Reads the topic from its beginning. It joins no group and commits nothing."""
 
+    _is_refused = False
+    _connection_error = ""
+
     def __init__(
         self,
         client_config: Mapping[str, Any],
@@ -341,7 +345,6 @@ class EventLog:
         self._report = report
         self._said = Said[str]()
         self._undecoded: deque[Message] = deque()
-        self._connection_error = ""
         self._consumer = Consumer(
             {
                 **client_config,
@@ -355,8 +358,9 @@ class EventLog:
             }
         )
         try:
-            self._left = set(self._partitions())
-            self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._left])
+            self._numbers = self._partitions()
+            self._left = set(self._numbers)
+            self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._numbers])
         except BaseException as exc:
             self._consumer.poll(0)  # it calls `error_cb`, which has the reason
             self._consumer.close()
@@ -405,13 +409,34 @@ class EventLog:
         except (BrokerError, KafkaException):
             return
 
+    def is_at_end(self) -> bool:
+        """Whether all that is on the topic now has been returned; also True if it may not be read.
+
+        A partition that does not answer counts only if no other one answers: nothing can be written to it either.
+        """
+        if self._is_refused:
+            return True
+        places = [TopicPartition(self._topic, number) for number in self._numbers]
+        ends = [end for end in map(self._end, places) if end is not None]
+        return bool(ends) and not self._undecoded and all(place.offset >= end for place, end in ends)
+
+    def _end(self, place: TopicPartition) -> tuple[TopicPartition, int] | None:
+        """The position on a partition, and its end; None if it does not answer."""
+        try:
+            low, end = self._consumer.get_watermark_offsets(place, timeout=_END_TIMEOUT_S)
+            (position,) = self._consumer.position([place])
+        except KafkaException:
+            return None
+        position.offset = max(position.offset, low)
+        return position, end
+
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name; it follows from another
             self._connection_error = error.str()
 
     def _note_right(self, error: KafkaError | None) -> None:
         """Reports that the right READ was taken away, and that it is back, once each."""
-        is_refused = error is not None and _is_refused(error)
+        is_refused = self._is_refused = error is not None and _is_refused(error)
         if is_refused and self._said.is_new("refused"):
             result = "events of other instances are not seen until this user has it again (docs/rights.md)"
             self._report(f"events topic {self._topic!r}: the right READ is missing: {result}")

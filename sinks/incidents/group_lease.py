@@ -35,6 +35,7 @@ class GroupLease:
     """A Lease over a consumer group."""
 
     problem: str | None = None
+    losses = 0
 
     def __init__(self, client_config: Mapping[str, Any], topic: str, group: str) -> None:
         self._topic, self._group = topic, group
@@ -115,6 +116,7 @@ class GroupLease:
     def _gone(self, consumer: Consumer, partitions: list[Assigned]) -> None:
         if any(partition.partition == 0 for partition in partitions):
             self._has_it = False
+            self.losses += 1
         consumer.incremental_unassign(partitions)
 
 
@@ -142,7 +144,8 @@ class SpeakerGate:
             return SILENT
         if self._telling is None:
             self._telling = self._ask_for_transactions(), Speaking()
-        return Voice(speaks, self._look(*self._telling, "incidents about whole transactions"))
+        of_transactions = self._look(*self._telling, "incidents about whole transactions")
+        return Voice(speaks, of_transactions, self._lease.losses + self._telling[0].losses)
 
     def hear(self) -> None:
         """Takes that another instance with the same topics has just said that it speaks."""

@@ -133,6 +133,7 @@ class SinkSet:
             mirrors=[*mirrors, *self.push.queues],
             now_ms=wall_clock_ms,
             new_records=lambda: self.listening.events_of(log.new_records()),
+            has_read=log.is_at_end,
             on_event=self.on_event,
             report=self.log.warning,
             retention_ms=self.settings.events_retention_ms,
@@ -290,8 +291,7 @@ class SinkSet:
             counts.update(self._abort.counts)
         if self._ledger is not None:
             counts.update(self._ledger.counts)
-            for outbox in self._ledger.outboxes:
-                outbox.deliver_last(wall_clock_ms())
+            self._ledger.deliver_last()
         self._closing.close()
         if self._event_log is not None:
             self._event_log.close()

@@ -42,11 +42,13 @@ from txnwatch.state.incidents.found_incidents import (
 from txnwatch.state.incidents.incident_store import USED_UP, IncidentStore
 from txnwatch.state.incidents.life import UNPUBLISHED, UNSTORED, Happening, NextStep
 from txnwatch.state.incidents.own_findings import OwnFindings
+from txnwatch.state.incidents.speaking import SILENT
 from txnwatch.state.incidents.wanted import (
     AskToSpeak,
     Bury,
     Change,
     FallSilent,
+    IsTopicRead,
     Now,
     Plan,
     Publish,
@@ -135,6 +137,7 @@ class Ledger:
     book: Book = field(init=False)
     checks: OpenChecks = field(init=False)
     speaks: bool = False
+    _reign: int = 0
     answers: Answers = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
     _outcomes: OutcomeRetries = field(init=False)
@@ -200,6 +203,10 @@ class Ledger:
             yield from self._published(ask(Within(OUTCOME_BUDGET_MS, learn)))
         yield from self.findings.keep(now_ms)
 
+    def last(self) -> Plan[None]:
+        """Before a stop: an instance that speaks no more falls silent, and delivers nothing that waits."""
+        yield from self._published(self._listen((yield from ask(Now()))))
+
     def _first(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         yield from self._listen(now_ms)
         ends = [one for one in emitted if isinstance(one, SpanEnded)]
@@ -247,6 +254,8 @@ class Ledger:
         yield from intercepted(plan, lambda change: self._make(change, made))
         made = [event for event in made if not self.store.is_behind(event)]  # another writer was quicker
         voice = yield from ask(AskToSpeak())
+        if not self.speaks or voice.reign != self._reign:
+            voice = SILENT  # it takes over before it publishes
         told: list[IncidentEvent] = []
         for event in made:
             if voice.of_transactions or (voice.speaks and event.topic is not None):
@@ -280,11 +289,12 @@ class Ledger:
     def _listen(self, now_ms: TimestampMs) -> Plan[None]:
         """Takes the new records of the events topic.
 
-        What another instance has written before this one begins to speak is taken over, and not answered.
+        What another instance has written before this one begins to speak is taken over, and not answered. So this
+        instance begins to speak only when it has read the topic to its end.
         """
         voice = yield from ask(AskToSpeak())
         self.book.tells_transactions = voice.of_transactions
-        if self.speaks and not voice.speaks:
+        if self.speaks and not (voice.speaks and voice.reign == self._reign):
             yield from self._fall_silent()
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
@@ -295,8 +305,8 @@ class Ledger:
             if incident_id in self.store.known and self.store.known[incident_id].is_open:
                 self.book.untold.mark(incident_id)
         yield from self._end_spent(now_ms)
-        if voice.speaks and not self.speaks:
-            self.speaks, self.checks.due_ms = True, now_ms
+        if voice.speaks and not self.speaks and (yield from ask(IsTopicRead())):
+            self.speaks, self._reign, self.checks.due_ms = True, voice.reign, now_ms
             yield TakeOver()
 
     def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:

@@ -34,10 +34,12 @@ class Voice(NamedTuple):
     Attributes:
         speaks: whether it publishes anything.
         of_transactions: whether it publishes incidents about whole transactions, too.
+        reign: changes whenever another instance may have spoken in between.
     """
 
     speaks: bool
     of_transactions: bool
+    reign: int = 0
 
 
 SILENT: Final = Voice(speaks=False, of_transactions=False)

@@ -203,6 +203,11 @@ class ReadNewRecords(Wanted[Sequence[IncidentEvent | Overwritten]]):
 
 
 @dataclass(frozen=True, slots=True)
+class IsTopicRead(Wanted[bool]):
+    """Whether the last ReadNewRecords has reached the end of the events topic, as it is now."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskToSpeak(Wanted[Voice]):
     """What this instance publishes now; see Speaking."""
 

@@ -318,10 +318,12 @@ class LeaseView(StrEnum):
 class Lease(Protocol):
     """Decides which of several instances speaks and acts. An instance without an answer does not hold the lease.
 
-    `problem` is why this instance cannot ask for it; None if it can.
+    `problem` is why this instance cannot ask for it; None if it can. `losses` is how often this instance has lost it:
+    it may have it again without ever having seen itself without it.
     """
 
     problem: str | None
+    losses: int
 
     def view(self) -> LeaseView:
         """Who has it, as far as this instance knows; often without a request, so it may be called many times."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from bench import (
     batch_profile,
     buckets,
+    budget,
     census,
     changing,
     executors,
@@ -32,6 +33,7 @@ from bench.results import Results, machine
 BENCHMARKS = {
     "scan": scan.run,
     "buckets": buckets.run,
+    "budget": budget.run,
     "profile": batch_profile.run,
     "operators": operators.run,
     "executors": executors.run,

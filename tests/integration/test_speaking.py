@@ -10,8 +10,10 @@ from typing import Protocol
 import pytest
 from confluent_kafka import Consumer
 
+from support.incidents import an_event
 from support.topics import create_topic, unique
 from support.waiting import eventually
+from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.incidents import group_lease
 from txnwatch.sinks.incidents.group_lease import GroupLease, SpeakerGate
 from txnwatch.state.incidents.speaking import SESSION_MS, WHOLE
@@ -110,6 +112,19 @@ def test_of_the_speakers_of_different_topics_one_tells_transactions_until_it_sto
     eventually(lambda: other.gate.voice() == WHOLE, AT_ONCE_S, "the other one")
 
 
+def test_the_topic_is_read_once_all_that_is_there_has_been_returned(kafka: EmbeddedKafka) -> None:
+    config, name = {"bootstrap.servers": kafka.bootstrap_servers}, unique("events")
+    ensure_topic(config, name)
+    with contextlib.closing(EventLog(config, name)) as log, contextlib.closing(KafkaEventsTopic(config, name)) as topic:
+        assert list(log.history()) == []
+        assert log.is_at_end(), "nothing is there"
+        topic.publish([an_event(), an_event(sequence=2)])
+        assert not log.is_at_end()
+        found: list[object] = []
+        eventually(lambda: found.extend(log.new_records()) or log.is_at_end(), JOINED_S, "the end")
+    assert len(found) == 2
+
+
 def test_a_member_of_the_group_that_is_no_watcher_is_named(kafka: EmbeddedKafka, cluster: Cluster) -> None:
     topic, cluster_id = create_topic(cluster, unique("speaking"))[0].topic, unique("cluster")
     group = lease_group(cluster_id, "orders")
@@ -134,6 +149,20 @@ def test_an_instance_whose_micro_batch_took_too_long_for_the_group_has_the_lease
     eventually(first.speaks, JOINED_S, "the first instance")
     time.sleep(1.5 * SESSION_MS / 1000)
     assert first.speaks()
+
+
+def test_a_lease_that_was_lost_and_is_regained_within_one_look_is_another_reign(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_lease, "LONGEST_BATCH_MS", SESSION_MS)
+    first = start()
+    eventually(first.speaks, JOINED_S, "the first instance")
+    reign = first.gate.voice().reign
+    assert first.gate.voice().reign == reign
+    time.sleep(1.5 * SESSION_MS / 1000)
+    voice = first.gate.voice()
+    assert voice.speaks
+    assert voice.reign != reign
 
 
 def test_an_instance_that_was_stopped_speaks_again_only_as_the_coordinator_says(

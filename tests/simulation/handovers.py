@@ -2,8 +2,9 @@
 
 It has no proof and no reading: both ledgers get each finding, one of them later, and one may not know the outcome. In
 each round a hang begins or ends, the lease moves, or the topic takes nothing for a while. The lease is handed over with
-an orderly stop or without one, its holder is killed, it is awake again and speaks for one round beside the next one, or
-both speak for some rounds. In every third world a client forges records, and only in another third two speak.
+an orderly stop or without one, its holder is killed, or it sleeps while the other one speaks, and has the lease again
+when it wakes up. Or it is awake again and speaks for one round beside the next one, or both speak for some rounds. In
+every third world a client forges records, and only in another third two speak.
 
 A problem begins with its kind:
 
@@ -13,7 +14,8 @@ BEHIND: the sequence of an event is not above the last one.
 REPLACED: an event with the outcome `unknown` follows one with a known outcome.
 NOT FLUSHED: after an orderly stop the topic lacks what the instance has found.
 LOST: at rest, the topic does not say of a hang that it is open, or that it has ended.
-FORGED: at rest, the last record of an incident is a forged one.
+FORGED: at rest, the last record of an incident is a forged one. A forged outcome that the former speaker could have
+    published stays if the speaker does not know the outcome: it is shown as heard, and no abort is based on it.
 ARGUING: the two instances have written more records about an incident than the pauses allow.
 """
 
@@ -33,9 +35,13 @@ from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, Incide
 
 NAMES = ("first", "second")
 _ROUNDS, _AT_REST = 40, 14
-_STEPS = ("hang", "hang", "end", "nothing", "away", "back", "handed over", "stopped", "killed", "awake again", "both")
+_STEPS = (
+    *("hang", "hang", "end", "nothing", "away", "back"),
+    *("handed over", "stopped", "killed", "slept", "awake again", "both"),
+)
 _MOVES = _STEPS[6:]
 _PAUSES_MS = (500, 500, 4_000, 12_000)
+_FORGED = "forged"
 _MOST_RECORDS = 16
 
 
@@ -67,6 +73,9 @@ class HandoverWorld:
         self.speakers, self.next_speakers = {"first"}, {"first"}
         self.forged: set[int] = set()
         self.rounds = self.until = 0
+        self.asleep: set[str] = set()
+        self.losses: Counter[str] = Counter()
+        self.had_it: set[str] = set()
         self.problems: list[str] = []
         self.seen: Counter[str] = Counter()
         self.ledgers = {name: self.begun(name) for name in NAMES}
@@ -78,7 +87,7 @@ class HandoverWorld:
             if self.is_forging and self.rng.random() < 0.3:
                 self.forge()
             self.batch(self.rng.choice(_PAUSES_MS))
-        self.log.is_away, self.until = False, 0
+        self.log.is_away, self.until, self.asleep = False, 0, set()
         self.speakers = self.next_speakers = {self.rng.choice(NAMES)}
         for number in range(_AT_REST):
             self.batch(2 * 3_600_000 if number == _AT_REST // 2 else 61_000)
@@ -89,7 +98,8 @@ class HandoverWorld:
         """An instance that starts: it finds what hangs now, and only the first one knows the outcomes."""
         self.log.beginning = name
         self.left[name] = [self.as_found(name, one) for one in self.hanging.values()]
-        return self.cluster.another(self.log, may_speak=lambda: name in self.speakers, name=name)
+        may_speak, reign = (lambda: name in self.speakers), (lambda: self.losses[name])
+        return self.cluster.another(self.log, may_speak=may_speak, reign=reign, name=name)
 
     def as_found(self, name: str, candidate: SpanCandidate) -> SpanCandidate:
         """A candidate as an instance has it."""
@@ -100,13 +110,17 @@ class HandoverWorld:
     def batch(self, after_ms: int) -> None:
         """A micro-batch of both, in any order; one may come too late for it."""
         self.rounds += 1
+        self.losses.update(self.had_it - self.speakers)
+        self.had_it = self.speakers
         self.cluster.now_ms += after_ms
         self.cluster.admin.now_ms = self.cluster.now_ms
         for name in self.rng.sample(NAMES, 2)[self.rng.random() < 0.2 :]:
+            if name in self.asleep:
+                continue
             found, self.left[name] = self.left[name], []
             self.ledgers[name].on_batch(found)
         if self.rounds >= self.until:
-            self.speakers = self.next_speakers
+            self.speakers, self.asleep = self.next_speakers, set()
 
     def step(self, what: str) -> None:
         """One thing that happens; the lease does not move while both speak."""
@@ -129,6 +143,9 @@ class HandoverWorld:
             case "killed":
                 self.ledgers[holder] = self.begun(holder)
                 self.speakers, self.next_speakers = set(), {other}
+            case "slept":
+                self.asleep, self.speakers, self.next_speakers = {holder}, {other}, {holder}
+                self.until = self.rounds + self.rng.randrange(2, 8)
             case "awake again":
                 self.speakers, self.next_speakers = {holder, other}, {other}
             case "both":
@@ -157,8 +174,7 @@ class HandoverWorld:
     def stop(self, name: str) -> None:
         """An orderly stop, as SinkSet.close: what waits is delivered, and then the lease is handed over."""
         ledger = self.ledgers[name]
-        for outbox in ledger.outboxes:
-            outbox.deliver_last(self.cluster.now_ms)
+        ledger.deliver_last()
         last = self.log.compacted
         if ledger.speaks and not self.log.is_away and self.is_plain:
             for known in ledger.incidents:
@@ -172,7 +188,7 @@ class HandoverWorld:
         if not self.log.records or self.log.is_away:
             return
         last = self.rng.choice(list(self.log.compacted.values()))
-        changes = self.rng.choice(({"topic_id": "forged"}, {"expected_outcome": ExpectedOutcome.COMMIT}))
+        changes = self.rng.choice(({"topic_id": _FORGED}, {"expected_outcome": ExpectedOutcome.COMMIT}))
         forged = replace(last, sequence=last.sequence + 1, status=IncidentStatus.UPDATED, resolution=None, **changes)
         self.forged.add(len(self.log.records))
         self.log.records.append(forged)
@@ -195,7 +211,7 @@ class HandoverWorld:
         own = (event for number, event in enumerate(self.log.records) if number not in self.forged)
         written = Counter(event.incident_id for event in own)
         for event in last.values():
-            if numbers[event.incident_id] in self.forged:
+            if numbers[event.incident_id] in self.forged and (event.topic_id == _FORGED or "first" in self.speakers):
                 yield f"FORGED: {event.subject}"
             if written[event.incident_id] > _MOST_RECORDS:
                 yield f"ARGUING: {written[event.incident_id]} records about {event.subject}"
@@ -223,7 +239,7 @@ def _wrong(event: IncidentEvent, last: IncidentEvent | None) -> Iterator[str]:
 
 
 def _said(event: IncidentEvent) -> tuple[str, str]:
-    return event.status, event.expected_outcome
+    return event.status, event.expected_outcome if event.is_open else ""
 
 
 def run_handovers(seed: int) -> HandoverWorld:

@@ -86,6 +86,7 @@ class ClientLease:
     """
 
     problem: str | None = None
+    losses = 0
 
     def __init__(self, world: SpeakersWorld, member: Member, group: Group) -> None:
         self._world, self._member, self._group = world, member, group

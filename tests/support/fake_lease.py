@@ -16,6 +16,7 @@ class FakeLease:
     """
 
     problem: str | None = None
+    losses = 0
 
     def __init__(self) -> None:
         self.held = True

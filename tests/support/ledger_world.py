@@ -68,6 +68,7 @@ class LedgerWorld:
         groups: FakeGroups | None = None,
         evidence: KeptEvidence | None = None,
         may_speak: Callable[[], bool] = lambda: True,
+        reign: Callable[[], int] = lambda: 0,
         name: str | None = None,
     ) -> RunningLedger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
@@ -81,9 +82,10 @@ class LedgerWorld:
             ),
             mirrors=[self._mirror()],
             new_records=log.reader(),
+            has_read=lambda: not log.is_away,
             report=self.reports.append,
             evidence=evidence,
-            voice=lambda: WHOLE if may_speak() else SILENT,
+            voice=lambda: WHOLE._replace(reign=reign()) if may_speak() else SILENT,
         )
         ledger.remember(log.compacted.values())
         return ledger

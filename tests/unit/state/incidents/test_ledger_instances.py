@@ -164,6 +164,7 @@ def test_the_abort_rests_on_no_outcome_of_another_instance(pair: Pair) -> None:
 
 def test_events_that_wait_for_the_topic_are_dropped_once_another_instance_speaks(pair: Pair) -> None:
     candidate = pair.world.hang()
+    pair.step(pair.one)
     pair.log.is_away = True
     pair.step(pair.one, candidate)
     assert pair.one.topic.waiting == 1
