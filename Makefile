@@ -62,6 +62,10 @@ bad-inputs: dev-venv ## what is said about each bad input; writes docs/bad-input
 	@$(BIN)/python -m pytest -m "" --bad-input-results docs/bad-inputs.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
+audit-proofs: dev-venv ## each check of the audit on real brokers of four versions; writes tests/audit-proofs.json
+	@$(BIN)/python -m pytest tests/integration/test_audit*.py -m "" --audit-results tests/audit-proofs.json $(ARGS)
+	@$(BIN)/python scripts/generate_docs.py
+
 faults: dev-venv ## every fault on real brokers of four versions, beside the other tools; writes docs/faults.json and docs/disturbances.json
 	@$(BIN)/python -m pytest tests/faults -m "" --fault-results docs/faults.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from field_meanings import meaning_of, structs_of
 from tables import Content, Key, code, grouped, link_pages, table
@@ -19,7 +19,7 @@ from txnwatch.config import RunSettings
 from txnwatch.metrics.table import METRICS
 from txnwatch.owners.id_shapes import SHAPES
 from txnwatch.state.abort.rules import REFUSALS
-from txnwatch.state.audit.audit_check import SEVERITY_MEANS, Basis, CheckGroup, RemedyLine
+from txnwatch.state.audit.audit_check import SEVERITY_MEANS, AuditCheck, Basis, CheckGroup, RemedyLine
 from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.left_out import NO_CHECKS
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, BarrierShows, Output, Phase
@@ -269,6 +269,53 @@ def _command_of_remedy(line: RemedyLine) -> str | None:
     return code(f"{' '.join(line.command)}{plan}") if line.command else None
 
 
+_HEALTHY: Final = "test_a_healthy_cluster"
+
+
+def _proofs_of_audit() -> str:
+    """Each check: which tests fired it on real brokers, where it was silent, and whether its remedy ended it."""
+    path = ROOT / "tests" / "audit-proofs.json"
+    rows: list[dict[str, Any]] = list(json.loads(path.read_text()).values())
+    healthy = {row["version"] for row in rows if row["test"].startswith(_HEALTHY)}
+
+    def by_test(of: Iterable[dict[str, Any]]) -> str | None:
+        found: dict[str, list[str]] = {}
+        for row in of:
+            what = row["test"].removeprefix("test_").replace("_", " ")
+            found.setdefault(what, []).append(row["version"])
+        return "; ".join(f"{what} ({', '.join(sorted(versions)[::-1])})" for what, versions in found.items()) or None
+
+    def ended(row: dict[str, Any]) -> str:
+        return f"{' and '.join(code(one) for one in row['commands']) or 'by hand'}, and it was gone"
+
+    def line(check: AuditCheck) -> dict[str, Any]:
+        own = [row for row in rows if row["check"] == check.name]
+        fired = [row for row in own if row["was_silent"] or row["is_gone"] or set(row["severities"]) - {"info"}]
+        of_release = sorted({row["version"] for row in own} - {row["version"] for row in fired})[::-1]
+        always = f"each cluster (info; {', '.join(of_release)})" if of_release else None
+        silent = sorted(healthy - {row["version"] for row in own if row["test"].startswith(_HEALTHY)})[::-1]
+        ends: dict[str, list[str]] = {}
+        for row in own:
+            if row["is_gone"]:
+                ends.setdefault(ended(row), []).append(row["version"])
+        return {
+            "check": check.name,
+            "fired": "; ".join(filter(None, (by_test(fired), always))) or None,
+            "silent": f"a healthy cluster ({', '.join(silent)})" if silent else None,
+            "followed": "; ".join(f"{how} ({', '.join(sorted(set(of))[::-1])})" for how, of in ends.items()) or None,
+            "right": check.right,
+        }
+
+    columns: dict[str, Key] = {
+        "check": "{check!c}",
+        "fired on real brokers by": "fired",
+        "silent on": "silent",
+        "remedy followed": "followed",
+        "right beyond `find-hanging`": "right",
+    }
+    return table(columns, [line(check) for check in CHECKS])
+
+
 def audit_schema() -> str:
     """docs/schemas/audit.schema.json: the JSON output of `txnwatch audit`."""
     text = {"type": "string"}
@@ -341,6 +388,7 @@ BLOCKS: dict[str, Callable[[], Content]] = {
     "structs in fields": _structs,
     "decisions": _decisions,
     "severities of the audit": lambda: [*SEVERITY_MEANS.items()],
+    "proofs of the audit": _proofs_of_audit,
     "exposures without a check": lambda: [*NO_CHECKS],
     "checks of the audit": _checks_of_audit,
     **{f"metrics: {group}": partial(list, specs) for group, specs in grouped(METRICS, "group").items()},

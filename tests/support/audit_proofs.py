@@ -1,4 +1,4 @@
-"""Which test fired each check of the audit on which release, and whether its remedy ended it: docs/audit-proofs.json.
+"""Which test fired each check of the audit on which release, and whether its remedy ended it: tests/audit-proofs.json.
 
 A test that audits a real broker is a proof by itself: what the first audits did not show, a later one showed, and the
 last one did not, was made by the test and ended by it.
