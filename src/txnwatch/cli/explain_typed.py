@@ -327,9 +327,10 @@ def not_found_incident(question: Question, text: str) -> str | None:
 
 
 def missing_partition_of(question: Question, text: str) -> TopicPartition | None:
-    """The partition that a text names by a topic that exists, if the topic lacks it."""
-    for reading in readings(text):
-        topic = _topic_of(question, reading.topic) if reading.topic else None
-        if topic is not None:
-            return TopicPartition(topic, reading.partition)
-    return None
+    """The partition that a text names and that does not exist; one of a topic that exists comes first."""
+    named = [TopicPartition(one.topic, one.partition) for one in readings(text) if one.topic]
+    for topic, number in named:
+        found = _topic_of(question, topic)
+        if found is not None:
+            return TopicPartition(found, number)
+    return named[0] if named else None
