@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -46,10 +47,12 @@ from txnwatch.state.text import Said
 _TIMEOUT_S = 10.0
 _BURY_TIMEOUT_S = 2.0
 _RENEW_TIMEOUT_S = 1.0
-_END_TIMEOUT_S = 1.0
+_END_TIMEOUT_S = 3.0
 _REPLICAS = 3
 # Heartbeats add a record every few seconds: new segments every hour and compaction within 6 h keep the topic small.
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "max.compaction.lag.ms": "21600000"}
+# librdkafka looks up the coordinator of a group that it does not use.
+_NO_PROBLEM = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})  # noqa: SLF001 - their public names
 _DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _FOLLOW_FROM_FATAL = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE})  # noqa: SLF001 - their public names
 _NO_WRITE = "the right WRITE on the topic is missing (docs/rights.md)"
@@ -311,7 +314,7 @@ def _compaction_warning(admin: AdminClient, topic: str, timeout_s: float) -> str
 
 # The reader: the history of the topic for the incident store, then new records.
 
-_AT_A_TIME = 500
+_AT_A_TIME, _MOST_PARTS = 500, 20
 _NO_READ = "the right READ on the topic is missing (docs/rights.md)"
 Decoder = Callable[[bytes], IncidentEvent]
 
@@ -320,7 +323,8 @@ class EventLog:
     """Reads the topic from its beginning. It joins no group and commits nothing."""
 
     _is_refused = False
-    _connection_error = ""
+    _connection_error = _place = ""
+    _ends: Mapping[int, int] = MappingProxyType({})
 
     def __init__(
         self,
@@ -340,11 +344,11 @@ class EventLog:
         self._topic = topic
         self._decode = decode
         self._keys = keys
-        self._place = ""
         self._timeout_s = timeout_s
         self._report = report
         self._said = Said[str]()
         self._undecoded: deque[Message] = deque()
+        self._next: dict[int, int] = {}
         self._consumer = Consumer(
             {
                 **client_config,
@@ -400,39 +404,53 @@ class EventLog:
     def new_records(self) -> Iterator[TopicRecord]:
         """New records, without waiting. If brokers or the registry do not answer, the rest comes with a later call."""
         try:
-            for message in self._consumer.consume(_AT_A_TIME, timeout=0):
-                error = message.error()
-                if error is None:
-                    self._undecoded.append(message)
-                self._note_right(error)
-            yield from self._decoded()
+            for _ in range(_MOST_PARTS):
+                messages = self._consumer.consume(_AT_A_TIME, timeout=0)
+                for message in messages:
+                    self._note_place(message)
+                    self._note_right(message.error())
+                yield from self._decoded()
+                if len(messages) < _AT_A_TIME:
+                    return
         except (BrokerError, KafkaException):
             return
 
-    def is_at_end(self) -> bool:
-        """Whether all that is on the topic now has been returned; also True if it may not be read.
+    def has_read(self, *, is_first: bool = True) -> bool:
+        """Whether all has been returned that was on the topic at the first of several calls.
 
-        A partition that does not answer counts only if no other one answers: nothing can be written to it either.
+        So it gets true, however fast others write. It is true if the topic may not be read. A partition that does not
+        answer counts only if no other one answers: nothing can be written to it either.
         """
         if self._is_refused:
             return True
-        places = [TopicPartition(self._topic, number) for number in self._numbers]
-        ends = [end for end in map(self._end, places) if end is not None]
-        return bool(ends) and not self._undecoded and all(place.offset >= end for place, end in ends)
+        if is_first or not self._ends:
+            self._ends = dict(self._listed_ends())
+        return bool(self._ends) and all(self._next.get(number, 0) >= end for number, end in self._ends.items())
 
-    def _end(self, place: TopicPartition) -> tuple[TopicPartition, int] | None:
-        """The position on a partition, and its end; None if it does not answer."""
-        try:
-            low, end = self._consumer.get_watermark_offsets(place, timeout=_END_TIMEOUT_S)
-            (position,) = self._consumer.position([place])
-        except KafkaException:
-            return None
-        position.offset = max(position.offset, low)
-        return position, end
+    def _listed_ends(self) -> Iterator[tuple[int, int]]:
+        """The end of each partition that answers; 0 for one without records."""
+        for number in self._numbers:
+            try:
+                low, end = self._consumer.get_watermark_offsets(
+                    TopicPartition(self._topic, number), timeout=_END_TIMEOUT_S
+                )
+            except KafkaException:
+                continue
+            yield number, end if end > low else 0
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name; it follows from another
             self._connection_error = error.str()
+
+    def _note_place(self, message: Message) -> None:
+        """Keeps a record, and what follows it. The end of a partition follows markers, which are no messages."""
+        number, offset, error = message.partition() or 0, message.offset() or 0, message.error()
+        if error is None:
+            self._undecoded.append(message)
+            self._next[number] = offset + 1
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            self._left.discard(number)
+            self._next[number] = offset
 
     def _note_right(self, error: KafkaError | None) -> None:
         """Reports that the right READ was taken away, and that it is back, once each."""
@@ -453,14 +471,11 @@ class EventLog:
         return list(found.partitions)
 
     def _take(self, message: Message) -> None:
+        self._note_place(message)
         error = message.error()
-        if error is None:
-            self._undecoded.append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
-            self._left.discard(message.partition() or 0)
-        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return  # librdkafka looks up the coordinator of a group that it does not use
-        elif error.fatal() or not error.retriable():
+        if error is None or error.code() in _NO_PROBLEM:
+            return
+        if error.fatal() or not error.retriable():
             hint = f": {_NO_READ}" if _is_refused(error) else ""
             raise BrokerError(f"events topic {self._topic!r}: {error.str()}{hint}")
 

@@ -6,7 +6,8 @@ topics has a group of its own (`lease_group`). The speakers of a cluster have on
 
 Law: a member's own view may be outdated. A process that was stopped for a minute does not know that another member has
 the partition now. So after a pause that is as long as the session, and right before a marker, it commits an offset: the
-coordinator accepts that only from a member of the current generation.
+coordinator accepts that only from a member of the current generation. Until it has accepted one, who has the lease is
+unknown.
 
 Apart: sink_set.py composes the sinks, and is the only one that makes a lease.
 """
@@ -39,7 +40,7 @@ class GroupLease:
 
     def __init__(self, client_config: Mapping[str, Any], topic: str, group: str) -> None:
         self._topic, self._group = topic, group
-        self._has_it = False
+        self._has_it = self._is_doubted = False
         self._polled_s = time.monotonic()
         self._consumer = Consumer(
             {
@@ -72,13 +73,12 @@ class GroupLease:
                 self._poll(0.1)
             is_member = bool(self._consumer.memberid())
         except KafkaException:
-            self._has_it = is_member = False
+            was_away, is_member = True, False
         self._polled_s = time.monotonic()
-        if was_away and self._has_it and not self.is_held_now():
-            self._has_it = is_member = False
-        if self._has_it:
-            return LeaseView.HELD
-        return LeaseView.ANOTHERS if is_member else LeaseView.UNKNOWN
+        self._is_doubted = self._has_it and (was_away or self._is_doubted) and not self.is_held_now()
+        if self._is_doubted or not is_member:
+            return LeaseView.UNKNOWN
+        return LeaseView.HELD if self._has_it else LeaseView.ANOTHERS
 
     def _poll(self, timeout_s: float = 0.0) -> None:
         for _ in range(_MOST_POLLS):
@@ -135,6 +135,7 @@ class SpeakerGate:
         self._report, self._clock_s = report, clock_s
         self._speaking, self._said = Speaking(), Said[str]()
         self._telling: tuple[Lease, Speaking] | None = None
+        self._past_losses = 0  # of the leases that are closed
 
     def voice(self) -> Voice:
         """What this instance publishes now; to be asked before each publication."""
@@ -145,7 +146,7 @@ class SpeakerGate:
         if self._telling is None:
             self._telling = self._ask_for_transactions(), Speaking()
         of_transactions = self._look(*self._telling, "incidents about whole transactions")
-        return Voice(speaks, of_transactions, self._lease.losses + self._telling[0].losses)
+        return Voice(speaks, of_transactions, self._past_losses + self._lease.losses + self._telling[0].losses)
 
     def hear(self) -> None:
         """Takes that another instance with the same topics has just said that it speaks."""
@@ -154,6 +155,7 @@ class SpeakerGate:
     def close(self) -> None:
         """Leaves the group of the speakers."""
         if self._telling is not None:
+            self._past_losses += self._telling[0].losses + 1
             self._telling[0].close()
             self._telling = None
 

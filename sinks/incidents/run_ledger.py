@@ -56,7 +56,7 @@ class RunningLedger:
         mirrors: the queues of the copies of the topic.
         new_records: returns the records of the events topic since the last call, ours and others'; None if the topic
             is not followed.
-        has_read: whether they reach to the end of the topic.
+        has_read: whether they reach to the end of the topic, as it was at the first of several calls.
         on_event: called with every event, after it was handed to the queues.
         report: receives lines for the operator.
         retention_ms: how long an incident that ended is kept.
@@ -76,7 +76,7 @@ class RunningLedger:
     now_ms: Callable[[], TimestampMs]
     mirrors: Sequence[MirrorQueue] = ()
     new_records: Callable[[], Iterable[IncidentEvent | Overwritten]] | None = None
-    has_read: Callable[[], bool] = lambda: True
+    has_read: Callable[[bool], bool] = lambda _: True
     on_event: Callable[[IncidentEvent], None] = lambda _: None
     report: Callable[[str], None] = lambda _: None
     retention_ms: DurationMs = RETENTION_MS
@@ -112,7 +112,7 @@ class RunningLedger:
             FallSilent: lambda _: delivery.topic.clear(),
             Withdraw: lambda wanted: delivery.topic.withdraw(wanted.record),
             ReadNewRecords: lambda _: list(self.new_records()) if self.new_records is not None else [],
-            IsTopicRead: lambda _: self.has_read(),
+            IsTopicRead: lambda wanted: self.has_read(wanted.is_first),
             Tidy: lambda wanted: delivery.tidy(self._told(), wanted.has_ended, self.now_ms()),
             Bury: lambda wanted: self._is_buried(wanted.incident_ids),
             ReadGroups: lambda wanted: self.groups.committed_offsets(wanted.partitions),

@@ -133,7 +133,7 @@ class SinkSet:
             mirrors=[*mirrors, *self.push.queues],
             now_ms=wall_clock_ms,
             new_records=lambda: self.listening.events_of(log.new_records()),
-            has_read=log.is_at_end,
+            has_read=lambda is_first: log.has_read(is_first=is_first),
             on_event=self.on_event,
             report=self.log.warning,
             retention_ms=self.settings.events_retention_ms,
@@ -287,12 +287,13 @@ class SinkSet:
         The lease is handed over once the events topic has its last event.
         """
         counts: Counter[str] = Counter()
-        if self._abort is not None:
-            counts.update(self._abort.counts)
-        if self._ledger is not None:
-            counts.update(self._ledger.counts)
-            self._ledger.deliver_last()
-        self._closing.close()
-        if self._event_log is not None:
-            self._event_log.close()
+        with contextlib.ExitStack() as closing:
+            if self._event_log is not None:
+                closing.callback(self._event_log.close)
+            closing.push(self._closing)
+            if self._abort is not None:
+                counts.update(self._abort.counts)
+            if self._ledger is not None:
+                counts.update(self._ledger.counts)
+                self._ledger.deliver_last()
         return counts

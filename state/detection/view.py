@@ -168,10 +168,12 @@ def is_begun_anew(view: CoordinatorView, epoch: ProducerEpoch) -> bool:
     """
     if view.state is not TransactionState.EMPTY:
         return False
-    if view.data_epoch is None:
+    if view.data_epoch is None and view.previous_outcome is None:
         return True
     last_end = view.previous_end_epoch
-    return epoch == view.producer_epoch if last_end is None else epoch > last_end
+    if last_end is None:
+        return epoch == view.producer_epoch and epoch != view.data_epoch
+    return epoch > last_end
 
 
 def _lowest_unused(view: CoordinatorView) -> ProducerEpoch | None:

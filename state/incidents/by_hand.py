@@ -175,6 +175,7 @@ class AbortByHand:
         confirmed = yield from self._confirmed(evidence.candidate)
         again, found = yield from read_anew(evidence, confirmed)
         spec = _unless_outcome_changed(evidence, again, (yield from self.decide(again, found)))
+        spec = self._unless_published_as_committed(known, again, spec)
         if isinstance(spec, Refused):
             return spec
         assert found.reading is not None
@@ -203,6 +204,20 @@ class AbortByHand:
         if result.is_denied:
             return Refused(Refusal.NOT_AUTHORIZED, result.detail or "")
         return delivery.with_problem(result)
+
+    def _unless_published_as_committed(
+        self, known: IncidentEvent | None, again: ProvenHang, decision: AbortSpec | Refused
+    ) -> AbortSpec | Refused:
+        """A refusal if a watcher says that a transaction is committed of which this reading proves nothing.
+
+        Anyone who may write the events topic can say so: it prevents a marker, and never allows one.
+        """
+        if known is None or known.expected_outcome != ExpectedOutcome.COMMIT or isinstance(decision, Refused):
+            return decision
+        if again.outcome != ExpectedOutcome.UNKNOWN or self.target.may_lose or self.target.is_commit:
+            return decision
+        detail = f"{known.outcome_by or 'a watcher'} has published the outcome commit"
+        return Refused(Refusal.OUTCOME_WAS_COMMIT, detail)
 
     def _found(self) -> Plan[tuple[SpanCandidate, SpanConfirmation]]:
         """The search of find-hanging, for the requested transaction only."""
@@ -311,5 +326,5 @@ def _unless_outcome_changed(shown: ProvenHang, again: ProvenHang, decision: Abor
     """The decision on a second read; a refusal if the outcome is no longer the one that the operator has seen."""
     if again.outcome == shown.outcome or isinstance(decision, Refused):
         return decision
-    detail = f"the outcome was {shown.outcome}, and can no longer be read"
+    detail = f"the outcome was {shown.outcome}, and is {again.outcome} now: run the command again to see it"
     return Refused(Refusal.OUTCOME_UNKNOWN, detail)

@@ -42,7 +42,7 @@ from txnwatch.state.incidents.found_incidents import (
 from txnwatch.state.incidents.incident_store import USED_UP, IncidentStore
 from txnwatch.state.incidents.life import UNPUBLISHED, UNSTORED, Happening, NextStep
 from txnwatch.state.incidents.own_findings import OwnFindings
-from txnwatch.state.incidents.speaking import SILENT
+from txnwatch.state.incidents.speaking import SILENT, UNHEARD_MS, Voice
 from txnwatch.state.incidents.wanted import (
     AskToSpeak,
     Bury,
@@ -53,6 +53,7 @@ from txnwatch.state.incidents.wanted import (
     Plan,
     Publish,
     ReadNewRecords,
+    Say,
     TakeOver,
     Tidy,
     Withdraw,
@@ -138,6 +139,7 @@ class Ledger:
     checks: OpenChecks = field(init=False)
     speaks: bool = False
     _reign: int = 0
+    _had_lease_ms: TimestampMs | None = None
     answers: Answers = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
     _outcomes: OutcomeRetries = field(init=False)
@@ -181,7 +183,7 @@ class Ledger:
         open, for its next check, and for what is not known about it yet. What ends an incident is written to a log that
         is read, or moves a last stable offset: that brings a barrier by itself.
         """
-        if self._queues.waiting or (self.speaks and bool(self.book.untold)):
+        if self._queues.waiting or self._had_lease_ms is not None or (self.speaks and bool(self.book.untold)):
             return AT_ONCE
         if not self.book.open_incidents:
             return NEVER_MS
@@ -305,9 +307,27 @@ class Ledger:
             if incident_id in self.store.known and self.store.known[incident_id].is_open:
                 self.book.untold.mark(incident_id)
         yield from self._end_spent(now_ms)
-        if voice.speaks and not self.speaks and (yield from ask(IsTopicRead())):
-            self.speaks, self._reign, self.checks.due_ms = True, voice.reign, now_ms
-            yield TakeOver()
+        if not voice.speaks:
+            self._had_lease_ms = None
+        elif not self.speaks:
+            yield from self._take_over(voice, now_ms)
+
+    def _take_over(self, voice: Voice, now_ms: TimestampMs) -> Plan[None]:
+        """Begins to speak once the topic was read to the end that it had when this instance got the lease.
+
+        After a minute it does so in any case: to tell something twice is better than to be silent.
+        """
+        is_first = self._had_lease_ms is None or voice.reign != self._reign
+        self._reign, since_ms = voice.reign, now_ms if is_first else self._had_lease_ms
+        assert since_ms is not None
+        self._had_lease_ms = since_ms
+        is_read = yield from ask(IsTopicRead(is_first))
+        if not is_read and now_ms - since_ms < UNHEARD_MS:
+            return
+        if not is_read:
+            yield Say("the events topic could not be read to its end for a minute: events may be told twice")
+        self.speaks, self._had_lease_ms, self.checks.due_ms = True, None, now_ms
+        yield TakeOver()
 
     def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
         """Takes one record of the topic."""

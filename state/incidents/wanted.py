@@ -204,7 +204,9 @@ class ReadNewRecords(Wanted[Sequence[IncidentEvent | Overwritten]]):
 
 @dataclass(frozen=True, slots=True)
 class IsTopicRead(Wanted[bool]):
-    """Whether the last ReadNewRecords has reached the end of the events topic, as it is now."""
+    """Whether what was read of the events topic reaches to its end, as it was at the first of several such requests."""
+
+    is_first: bool
 
 
 @dataclass(frozen=True, slots=True)

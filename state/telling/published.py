@@ -26,7 +26,7 @@ ASK_THE_WATCHER: Final = (
     "Ask the watcher itself (its page), or ask the owner of the application whether its client was told that it is "
     "committed. The command with --dry-run shows what it would do, and changes nothing."
 )
-WHO_MAY_KNOW: Final = "A running watcher may know the outcome: `txnwatch status` shows it."
+WHO_MAY_KNOW: Final = "A running watcher may know the outcome: its page and its events have it."
 
 
 class Telling(NamedTuple):

@@ -126,7 +126,7 @@ def test_without_an_event_it_is_said_who_may_know_the_outcome(command: str, rest
         _, row = run(command, *of(at), events=events)
         assert (row["expected_outcome"], row["published_outcome"], row["published_by"]) == ("unknown", None, None)
         assert row["safe"] == NOT_YET
-        assert "A running watcher may know the outcome: `txnwatch status` shows it." in row["outcome"]
+        assert "A running watcher may know the outcome: its page and its events have it." in row["outcome"]
 
 
 def test_an_outcome_of_other_data_is_not_shown_as_that_of_this_data(restarted: Restarted, run: Run) -> None:

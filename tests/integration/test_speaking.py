@@ -10,15 +10,19 @@ from typing import Protocol
 import pytest
 from confluent_kafka import Consumer
 
+from support.broker_faults import await_complete
 from support.incidents import an_event
+from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.incidents import group_lease
 from txnwatch.sinks.incidents.group_lease import GroupLease, SpeakerGate
 from txnwatch.state.incidents.speaking import SESSION_MS, WHOLE
+from txnwatch.state.model.errors import BadEventError
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import LeaseView
-from txnwatch.state.model.values import lease_group, lease_groups, transactions_group
+from txnwatch.state.model.values import TopicPartition, lease_group, lease_groups, transactions_group
 from txnwatch.streaming.admin.group_rights import strangers
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
@@ -117,12 +121,39 @@ def test_the_topic_is_read_once_all_that_is_there_has_been_returned(kafka: Embed
     ensure_topic(config, name)
     with contextlib.closing(EventLog(config, name)) as log, contextlib.closing(KafkaEventsTopic(config, name)) as topic:
         assert list(log.history()) == []
-        assert log.is_at_end(), "nothing is there"
+        assert log.has_read(), "nothing is there"
         topic.publish([an_event(), an_event(sequence=2)])
-        assert not log.is_at_end()
+        assert not log.has_read()
         found: list[object] = []
-        eventually(lambda: found.extend(log.new_records()) or log.is_at_end(), JOINED_S, "the end")
+        eventually(lambda: found.extend(log.new_records()) or log.has_read(), JOINED_S, "the end")
     assert len(found) == 2
+
+
+def test_neither_a_marker_at_the_end_nor_other_writers_keep_the_topic_unread(
+    kafka: EmbeddedKafka, cluster: Cluster
+) -> None:
+    config, name = {"bootstrap.servers": kafka.bootstrap_servers}, unique("events")
+    ensure_topic(config, name)
+    cluster.refresh()
+    place = TopicPartition(name, 0)
+    with contextlib.closing(EventLog(config, name)) as log, contextlib.closing(KafkaEventsTopic(config, name)) as topic:
+        assert list(log.history()) == []
+        writer = RawProducer(cluster, unique("writer")).init()
+        writer.add(place)  # without a record: a compacted topic wants keys
+        writer.end(commit=False)
+        await_complete(cluster, writer.transactional_id)
+        assert not log.has_read()
+
+        def is_read(*, writes: bool) -> bool:
+            assert all(isinstance(one, IncidentEvent | BadEventError) for one in log.new_records())
+            if writes:
+                topic.publish([an_event(sequence=2)])
+            return log.has_read(is_first=False)
+
+        eventually(lambda: is_read(writes=False), JOINED_S, "the marker")
+        topic.publish([an_event()])
+        assert not log.has_read()
+        eventually(lambda: is_read(writes=True), JOINED_S, "the first end")
 
 
 def test_a_member_of_the_group_that_is_no_watcher_is_named(kafka: EmbeddedKafka, cluster: Cluster) -> None:
@@ -174,3 +205,6 @@ def test_an_instance_that_was_stopped_speaks_again_only_as_the_coordinator_says(
     later_s = time.monotonic() + 2 * SESSION_MS / 1000
     monkeypatch.setattr("txnwatch.sinks.incidents.group_lease.time.monotonic", lambda: later_s)
     assert not first.speaks()
+    assert first.lease.view() is LeaseView.UNKNOWN, "no answer, until the coordinator gives one"
+    monkeypatch.undo()
+    assert first.speaks(), "one failed request is not the end"

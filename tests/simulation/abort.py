@@ -117,7 +117,7 @@ class Actors:
                 now_ms or self.now_ms,
             ),
             new_records=self.log.reader(),
-            has_read=lambda: not self.log.is_away,
+            has_read=lambda _: not self.log.is_away,
             bury=self.log.bury,
             on_event=lambda event: self._on_event(event, name),
             voice=lambda: WHOLE if may_speak() else SILENT,

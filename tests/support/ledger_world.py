@@ -82,7 +82,7 @@ class LedgerWorld:
             ),
             mirrors=[self._mirror()],
             new_records=log.reader(),
-            has_read=lambda: not log.is_away,
+            has_read=lambda _: not log.is_away,
             report=self.reports.append,
             evidence=evidence,
             voice=lambda: WHOLE._replace(reign=reign()) if may_speak() else SILENT,

@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from support.facts import ORDERS, PAYMENTS, transaction
 from support.outcome_life import decision_with
 from support.outcomes import first_leader, said
-from txnwatch.state.detection.view import begun, follow, is_unused
+from txnwatch.state.detection.view import begun, follow, is_begun_anew, is_unused
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.facts import FirstDecision
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import UNKNOWN_PREVIOUS, CoordinatorView, EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import ProducerEpoch
 
 Record = tuple[Any, ...]  # state, producer epoch, start, partitions
 COMMIT, ABORT = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)
@@ -288,3 +289,19 @@ def test_a_producer_id_that_its_id_has_left_has_no_unused_epoch() -> None:
     view = after([init(3)])
     assert is_unused(view, 3)
     assert not is_unused(replace(view, superseded_by=9), 3)
+
+
+@pytest.mark.parametrize(
+    ("records", "of", "expected"),
+    [
+        ([init(6)], 6, True),
+        ([(S.COMPLETE_COMMIT, 5, 7), init(6)], 5, False),
+        ([(S.COMPLETE_COMMIT, 5, 7), init(6)], 6, True),
+        ([(S.COMPLETE_COMMIT, 5, 7), init(6), init(7)], 5, False),
+    ],
+    ids=["nothing is known", "of the last known transaction", "handed out after it", "after two fences"],
+)
+def test_a_fence_does_not_make_a_past_transaction_one_that_never_began(
+    records: list[Record], of: int, *, expected: bool
+) -> None:
+    assert is_begun_anew(after(records), ProducerEpoch(of)) is expected

@@ -107,16 +107,34 @@ def test_it_ends_the_incident_of_a_watch_that_is_gone(admin: FakeAdmin) -> None:
     assert last.resolution.by == "txnwatch"
 
 
-@pytest.mark.parametrize(("here", "shown"), [("unknown", "commit"), ("none", "none")])
+@pytest.mark.parametrize(("here", "shown"), [("unknown", "abort"), ("none", "none")])
 def test_an_outcome_that_only_the_watch_knows_stays_in_its_incident_and_decides_nothing(
     admin: FakeAdmin, here: str, shown: str
 ) -> None:
     abort = an_abort(admin)
     found = abort.find()
-    topic = RecordingOperatorsTopic(opened_by_a_watch(found, expected_outcome="commit"))
+    topic = RecordingOperatorsTopic(opened_by_a_watch(found, expected_outcome="abort"))
     found = found._replace(incident=replace(found.incident, expected_outcome=here))
     assert isinstance(end(abort, found, topic), MarkerResult)
     assert {event.expected_outcome for event in topic.published} == {shown}
+
+
+@pytest.mark.parametrize("may_lose", [False, True])
+def test_a_commit_that_only_the_watch_knows_is_aborted_only_by_who_may_lose_it(
+    admin: FakeAdmin, *, may_lose: bool
+) -> None:
+    (partition,) = admin.partitions
+    target = ManualTarget(partition, 0, None, is_commit=False, may_lose=may_lose, may_be_unknown=True)
+    abort = a_manual_abort(admin, target)
+    found = abort.find()
+    told = opened_by_a_watch(found, expected_outcome="commit", outcome_by="watcher 1")
+    result = end(abort, found, RecordingOperatorsTopic(told))
+    if may_lose:
+        assert isinstance(result, MarkerResult)
+    else:
+        said = "watcher 1 has published the outcome commit"
+        assert result == Refused(Refusal.OUTCOME_WAS_COMMIT, said)
+    assert bool(admin.markers) is may_lose
 
 
 def test_an_announcement_that_takes_too_long_leads_to_no_marker(admin: FakeAdmin) -> None:

@@ -20,6 +20,7 @@ from txnwatch.state.incidents.speaking import WHOLE
 from txnwatch.state.incidents.untold import FIRST_PAUSE_MS
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, Overwritten, resolved
+from txnwatch.state.model.values import AT_ONCE
 
 
 class Pair:
@@ -177,6 +178,19 @@ def test_events_that_wait_for_the_topic_are_dropped_once_another_instance_speaks
     assert pair.published() == [(1, "opened"), (2, "resolved")]
     assert [event.sequence for event in pair.log.records] == [1, 2]
     assert pair.one.topic.waiting == 0
+
+
+def test_an_instance_that_cannot_read_the_topic_to_its_end_speaks_after_a_minute_and_says_so(pair: Pair) -> None:
+    pair.one.has_read = lambda _: False
+    pair.step(pair.one, pair.world.hang())
+    assert pair.one.due_ms == AT_ONCE
+    pair.step(pair.one, after_ms=59_000)
+    assert pair.published() == []
+    pair.step(pair.one, after_ms=2_000)
+    assert pair.published() == [(1, "opened")]
+    assert [*pair.world.reports] == [
+        "the events topic could not be read to its end for a minute: events may be told twice"
+    ]
 
 
 def test_a_late_event_of_the_former_speaker_is_answered_and_shown_to_no_consumer(pair: Pair) -> None:
