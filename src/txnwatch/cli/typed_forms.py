@@ -97,7 +97,8 @@ def readings(text: str) -> Iterator[TypedReading]:
 # The nearest names.
 
 MOST_NEAR: Final = 3
-MOST_COMPARED: Final = 100_000
+MOST_COMPARED: Final = 10_000
+_LONGEST: Final = 249  # a longer text was pasted, and not mistyped; of a longer name only the beginning is compared
 _ALIKE: Final = str.maketrans({"o": "0", "l": "1", "i": "1", "_": "-", ".": "-", " ": "-", "/": "-", ":": "-"})
 
 
@@ -109,10 +110,12 @@ def same_but_for_case(text: str, names: Iterable[str]) -> list[str]:
 
 def nearest(text: str, names: Mapping[str, str]) -> list[tuple[str, str]]:
     """The names that are nearest to a text, each with what it is; a few, and none that is only a little like it."""
+    if len(text) > _LONGEST:
+        return []
     key, scored = _key(text), []
     most = max(1, min(3, len(key) // 3))
     for name, what in list(names.items())[:MOST_COMPARED]:
-        score = _score(key, _key(name), most)
+        score = _score(key, _key(name[: 2 * _LONGEST]), most)
         if score is not None:
             scored.append((score, name, what))
     return [(name, what) for _, name, what in sorted(scored)[:MOST_NEAR]]
@@ -125,25 +128,28 @@ def _key(name: str) -> str:
 
 def _score(typed: str, name: str, most: int) -> int | None:
     """How many signs differ; a name that begins with the text, or has it, is behind these. None if it is not near."""
-    if abs(len(typed) - len(name)) <= most and (differ := _distance(typed, name, most)) <= most:
+    if abs(len(typed) - len(name)) <= most and (differ := distance(typed, name, most)) <= most:
         return differ
     if len(typed) > most and typed in name:
         return most + (1 if name.startswith(typed) else 2)
     return None
 
 
-def _distance(one: str, other: str, most: int) -> int:
-    """The edit distance with swapped neighbours; any number above `most` if it is larger."""
-    before: list[int] = []
-    last = list(range(len(other) + 1))
+def distance(one: str, other: str, most: int) -> int:
+    """The edit distance with swapped neighbours; `most` + 1 if it is larger. Only places that near are compared."""
+    far = most + 1
+    before: dict[int, int] = {}
+    last = {column: column for column in range(min(len(other), most) + 1)}
     for row, sign in enumerate(one, 1):
-        line = [row]
-        for column, against in enumerate(other, 1):
-            cost = min(last[column] + 1, line[-1] + 1, last[column - 1] + (sign != against))
+        line = {0: row} if row <= most else {}
+        for column in range(max(1, row - most), min(len(other), row + most) + 1):
+            against = other[column - 1]
+            cost = min(last.get(column, far), line.get(column - 1, far)) + 1
+            cost = min(cost, last.get(column - 1, far) + (sign != against))
             if row > 1 and column > 1 and sign == other[column - 2] and one[row - 2] == against:
-                cost = min(cost, before[column - 2] + 1)
-            line.append(cost)
-        if min(line) > most:
-            return most + 1
+                cost = min(cost, before.get(column - 2, far) + 1)
+            line[column] = cost
+        if min(line.values(), default=far) > most:
+            return far
         before, last = last, line
-    return last[-1]
+    return last.get(len(other), far)

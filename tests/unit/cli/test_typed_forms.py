@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from txnwatch.cli.typed_forms import FORMS, TypedKind, TypedReading, nearest, readings, same_but_for_case
+from txnwatch.cli.typed_forms import FORMS, TypedKind, TypedReading, distance, nearest, readings, same_but_for_case
 
 INCIDENT = "5a105e8b9d40e1329780d62ea2265d8a"
 PARTITION = TypedReading(TypedKind.PARTITION, "payments", 1)
@@ -110,3 +113,27 @@ def test_a_name_that_is_not_near_is_not_named(text: str) -> None:
 def test_a_name_differs_only_in_the_case_of_letters() -> None:
     assert same_but_for_case("PAYMENTS", ["payments", "Payments", "payment"]) == ["Payments", "payments"]
     assert same_but_for_case("paymnts", ["payments"]) == []
+
+
+def test_a_text_that_is_too_long_to_be_mistyped_is_compared_with_nothing() -> None:
+    long = "a" * 32_767
+    assert nearest(long, {long[:-1]: "transactional id"}) == []
+    assert nearest("payments-O", {long: "transactional id", "payments-0": "topic"}) == [("payments-0", "topic")]
+
+
+_SIGNS = st.text("ab0", max_size=7)
+
+
+@given(_SIGNS, _SIGNS, st.integers(1, 3))
+def test_the_distance_is_that_of_the_whole_table_up_to_its_limit(one: str, other: str, most: int) -> None:
+    table = {(row, 0): row for row in range(len(one) + 1)} | {(0, column): column for column in range(len(other) + 1)}
+    for row, column in product(range(1, len(one) + 1), range(1, len(other) + 1)):
+        costs = [
+            table[row - 1, column] + 1,
+            table[row, column - 1] + 1,
+            table[row - 1, column - 1] + (one[row - 1] != other[column - 1]),
+        ]
+        if row > 1 and column > 1 and one[row - 2 : row] == other[column - 2 : column][::-1]:
+            costs.append(table[row - 2, column - 2] + 1)
+        table[row, column] = min(costs)
+    assert distance(one, other, most) == min(table[len(one), len(other)], most + 1)
