@@ -152,4 +152,4 @@ def distance(one: str, other: str, most: int) -> int:
         if min(line.values(), default=far) > most:
             return far
         before, last = last, line
-    return last.get(len(other), far)
+    return min(last.get(len(other), far), far)
