@@ -13,7 +13,7 @@ from support.kafka_faults import foreign_marker
 from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.cli import explain, find_hanging
+from txnwatch.cli import explain_causes, explain_names, explain_partitions, explain_records, find_hanging
 from txnwatch.cli.main import main
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin import transaction_requests as open_for
@@ -30,7 +30,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture
 def ask(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
-    for command in (find_hanging, explain):
+    for command in (find_hanging, explain_causes, explain_names, explain_partitions, explain_records):
         monkeypatch.setattr(command, "wall_clock_ms", lambda: wall_clock_ms() + AHEAD_MS)
 
     def asked(*arguments: str) -> Any:
