@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -324,7 +323,7 @@ class EventLog:
 
     _is_refused = False
     _connection_error = _place = ""
-    _ends: Mapping[int, int] = MappingProxyType({})
+    _ends: Mapping[int, int] = {}
 
     def __init__(
         self,
@@ -405,8 +404,7 @@ class EventLog:
         """New records, without waiting. If brokers or the registry do not answer, the rest comes with a later call."""
         try:
             for _ in range(_MOST_PARTS):
-                messages = self._consumer.consume(_AT_A_TIME, timeout=0)
-                for message in messages:
+                for message in (messages := self._consumer.consume(_AT_A_TIME, timeout=0)):
                     self._note_place(message)
                     self._note_right(message.error())
                 yield from self._decoded()
@@ -418,8 +416,7 @@ class EventLog:
     def has_read(self, *, is_first: bool = True) -> bool:
         """Whether all has been returned that was on the topic at the first of several calls.
 
-        So it gets true, however fast others write. It is true if the topic may not be read. A partition that does not
-        answer counts only if no other one answers: nothing can be written to it either.
+        So it gets true, however fast others write; at once if it may not be read. What does not answer is left out.
         """
         if self._is_refused:
             return True
@@ -430,10 +427,9 @@ class EventLog:
     def _listed_ends(self) -> Iterator[tuple[int, int]]:
         """The end of each partition that answers; 0 for one without records."""
         for number in self._numbers:
+            place = TopicPartition(self._topic, number)
             try:
-                low, end = self._consumer.get_watermark_offsets(
-                    TopicPartition(self._topic, number), timeout=_END_TIMEOUT_S
-                )
+                low, end = self._consumer.get_watermark_offsets(place, timeout=_END_TIMEOUT_S)
             except KafkaException:
                 continue
             yield number, end if end > low else 0
@@ -473,9 +469,7 @@ class EventLog:
     def _take(self, message: Message) -> None:
         self._note_place(message)
         error = message.error()
-        if error is None or error.code() in _NO_PROBLEM:
-            return
-        if error.fatal() or not error.retriable():
+        if error is not None and error.code() not in _NO_PROBLEM and (error.fatal() or not error.retriable()):
             hint = f": {_NO_READ}" if _is_refused(error) else ""
             raise BrokerError(f"events topic {self._topic!r}: {error.str()}{hint}")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.values import BrokerId
-from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, ScanInterval, topic_settings_in
+from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, ConfigOf, ScanInterval, topic_settings_in
 from txnwatch.streaming.checks.preflight import topic_operations
 
 pytestmark = pytest.mark.unit
@@ -35,7 +35,9 @@ class OneAnswer:
 
 def configs(of: str, name: str, value: str | None) -> Any:
     config = SimpleNamespace(name=name, value=value, config_source=5)
-    return SimpleNamespace(results=[SimpleNamespace(error_code=0, resource_name=of, configs=[config])])
+    kind = ConfigOf.BROKER if of.isdecimal() else ConfigOf.TOPIC
+    result = SimpleNamespace(error_code=0, resource_type=kind, resource_name=of, configs=[config])
+    return SimpleNamespace(results=[result])
 
 
 @pytest.mark.parametrize(
