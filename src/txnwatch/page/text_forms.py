@@ -105,7 +105,7 @@ def _partitions(known: Knowledge, _: AskedView) -> TextForm:
         )
         for row in found["rows"]
     )
-    return TextForm(["", "partitions that are held back", *_table(rows), *_more(found["more"])])
+    return TextForm(_section("partitions that are held back", rows, found["more"]))
 
 
 def _ended(known: Knowledge, _: AskedView) -> TextForm:
@@ -120,7 +120,7 @@ def _ended(known: Knowledge, _: AskedView) -> TextForm:
         )
         for row in found["rows"]
     )
-    return TextForm(["", "ended within a day", *_table(rows), *_more(found["more"])])
+    return TextForm(_section("ended within a day", rows, found["more"]))
 
 
 def _oldest(known: Knowledge, _: AskedView) -> TextForm:
@@ -129,7 +129,7 @@ def _oldest(known: Knowledge, _: AskedView) -> TextForm:
         (row["name"], row["state"], f"open for {duration_text(known.now_ms - row['since_ms'])}", *row["partitions"][:4])
         for row in found["rows"]
     )
-    return TextForm(["", "the oldest open transactions", *_table(rows), *_more(found["more"])])
+    return TextForm(_section("the oldest open transactions", rows, found["more"]))
 
 
 def _roots(known: Knowledge, _: AskedView) -> TextForm:
@@ -146,8 +146,8 @@ def _roots(known: Knowledge, _: AskedView) -> TextForm:
     groups = ((row["name"], row["state"], row["owner"] or "owner not known", _behind(row)) for row in found["groups"])
     return TextForm(
         [
-            *("", "roots of several incidents", *_table(roots), *_more(found["more_roots"])),
-            *("", "groups that do not get on, or are at risk", *_table(groups), *_more(found["more_groups"])),
+            *_section("roots of several incidents", roots, found["more_roots"]),
+            *_section("groups that do not get on, or are at risk", groups, found["more_groups"]),
         ]
     )
 
@@ -209,9 +209,9 @@ def _incident(known: Knowledge, asked: AskedView) -> TextForm:
     lines += [f"  {one['name']}  waits for offsets of {', '.join(one['partitions'])}" for one in waits["waiting"]]
     if (after := found["next_holder"]) is not None:
         lines += [f"  if you end it: {after['name']} is the next, from {number(after['start'])}"]
-    lines += ["", "its life", *_table((_clock(one["at_ms"]), one["status"], one["text"]) for one in found["life"])]
+    lines += _section("its life", ((_clock(one["at_ms"]), one["status"], one["text"]) for one in found["life"]))
     lines += [line for look in _looks(found["proof"]) for line in look]
-    return TextForm([*lines, "", "facts", *_table(_facts(found["facts"]))])
+    return TextForm([*lines, *_section("facts", _facts(found["facts"]))])
 
 
 def _looks(proof: Row | None) -> Iterator[list[str]]:
@@ -253,7 +253,7 @@ def _partition(known: Knowledge, asked: AskedView) -> TextForm:
         (one["name"], one["state"].replace("_", " "), f"lag {_count(one['lag'])}", f"really {_count(one['behind'])}")
         for one in found["groups"]
     )
-    return TextForm([*lines, "", "open here, in order", *_table(held), "", "groups", *_table(groups)])
+    return TextForm([*lines, *_section("open here, in order", held), *_section("groups", groups)])
 
 
 def _id(known: Knowledge, asked: AskedView) -> TextForm:
@@ -281,7 +281,7 @@ def _client(known: Knowledge, asked: AskedView, found: Row | None, look: str | N
         (_clock(one["since_ms"]), one["verdict"], one["text"], f"{asked.base}/incident/{one['id']}")
         for one in found["incidents"]
     )
-    return TextForm([*lines, "", "its incidents", *_table(rows)])
+    return TextForm([*lines, *_section("its incidents", rows)])
 
 
 def _audit(known: Knowledge, asked: AskedView) -> TextForm:
@@ -341,6 +341,11 @@ def _who(owner: Row) -> str:
 def _missing(text: str, look: str | None, *, is_known: bool = False) -> TextForm:
     ask = ["  this command asks the brokers, and only reads:", f"  {look}"] if look is not None else []
     return TextForm(["", text, *ask], is_known)
+
+
+def _section(title: str, rows: Iterable[Sequence[str]], more: int = 0) -> list[str]:
+    """A table below its title; `more` rows are left out."""
+    return ["", title, *_table(rows), *_more(more)]
 
 
 def _table(rows: Iterable[Sequence[str]]) -> list[str]:
