@@ -317,14 +317,12 @@ class Ledger:
 
         After a minute it does so in any case: to tell something twice is better than to be silent.
         """
-        is_first = self._had_lease_ms is None or voice.reign != self._reign
-        self._reign, since_ms = voice.reign, now_ms if is_first else self._had_lease_ms
-        assert since_ms is not None
-        self._had_lease_ms = since_ms
-        is_read = yield from ask(IsTopicRead(is_first))
-        if not is_read and now_ms - since_ms < UNHEARD_MS:
-            return
-        if not is_read:
+        since_ms = self._had_lease_ms if voice.reign == self._reign else None
+        is_first = since_ms is None
+        self._reign, self._had_lease_ms = voice.reign, now_ms if since_ms is None else since_ms
+        if not (yield from ask(IsTopicRead(is_first))):
+            if now_ms - self._had_lease_ms < UNHEARD_MS:
+                return
             yield Say("the events topic could not be read to its end for a minute: events may be told twice")
         self.speaks, self._had_lease_ms, self.checks.due_ms = True, None, now_ms
         yield TakeOver()
