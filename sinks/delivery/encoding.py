@@ -141,6 +141,10 @@ def _avro(value: bytes) -> Any:  # noqa: ANN401 - any decoded value
     return raw
 
 
+# Describes the type when the module is loaded: msgspec ends the process if two threads do that at the same moment.
+_DESCRIBED: Final = msgspec.json.Decoder(IncidentEvent)
+
+
 def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - any decoded value
     """An event from its fields.
 
