@@ -153,6 +153,8 @@ def log_hidden(world: World, draw: float) -> bool:
     if draw > 0.3:
         return False
     world.is_log_hidden = not world.is_log_hidden
+    if not world.is_log_hidden:
+        world.forget_log()  # a reader that looked meanwhile reads it from its beginning
     world.note(f"the coordinators' log is {'hidden' if world.is_log_hidden else 'shown again'}")
     return True
 

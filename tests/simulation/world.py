@@ -157,14 +157,17 @@ class World:
 
     def create_log(self) -> None:
         """The coordinators' log under an id of its own, and nothing in it; coordinators remember what it holds."""
-        self.log_number += 1
-        self.read_whole_to.clear()
+        self.forget_log()
         self.logs[:] = [
             PartitionLog(TopicPartition(TRANSACTION_STATE_TOPIC, number), f"log-id-{self.log_number}")
             for number in range(self.setting.logs)
         ]
         self.coordinators.transactions.clear()
         self.coordinators.markers.clear()
+
+    def forget_log(self) -> None:
+        """The log that a reader reads from now on may be another one to it."""
+        self.log_number += 1
         self.read_whole_to.clear()
 
     def note(self, text: str) -> None:
