@@ -174,6 +174,7 @@ def _result(
             "missed": len(hangs.missed()),
             "median_s": statistics.median(seconds) if seconds else None,
             "slowest_s": seconds[-1] if seconds else None,
+            "outcomes": hangs.outcomes(),
         },
         "redis": {
             "outages": redis.count,

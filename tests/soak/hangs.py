@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
@@ -25,12 +26,17 @@ FOUND_WITHIN_S = 60.0
 
 @dataclass
 class Hang:
-    """One hang; the times are of our clock, None before it was found or ended."""
+    """One hang; the times are of our clock, None before it was found or ended.
+
+    Attributes:
+        outcome: the outcome that its first event expects.
+    """
 
     producer_id: ProducerId
     partition: TopicPartition
     at_s: float
     found_s: float | None = None
+    outcome: str | None = None
     is_ended: bool = False
 
 
@@ -63,7 +69,7 @@ class Hangs:
         for at_s, event in published[self._seen :]:
             hang = next((one for one in self.made if one.producer_id == event.producer_id), None)
             if hang is not None and hang.found_s is None and event.verdict == Verdict.HANGING:
-                hang.found_s = at_s
+                hang.found_s, hang.outcome = at_s, event.expected_outcome
         self._seen = len(published)
         for hang in self.made:
             if hang.found_s is not None and not hang.is_ended and time.time() > hang.at_s + OPEN_FOR_S:
@@ -81,6 +87,10 @@ class Hangs:
     def seconds(self) -> list[float]:
         """How long each one that was found took, in ascending order."""
         return sorted(hang.found_s - hang.at_s for hang in self.made if hang.found_s is not None)
+
+    def outcomes(self) -> dict[str, int]:
+        """How many of those that were found have each outcome."""
+        return dict(Counter(hang.outcome for hang in self.made if hang.outcome is not None))
 
     def missed(self) -> list[Hang]:
         """Those that were not found, or not in time."""
