@@ -28,7 +28,7 @@ from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets
 from txnwatch.setting_sources import broker_properties
 from txnwatch.sink_set import SinkSet
-from txnwatch.sinks.delivery.events_topic import SkippedRecords, read_events
+from txnwatch.sinks.delivery.event_log import SkippedRecords, read_events
 from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
 from txnwatch.sinks.delivery.redis_client import check_login
 from txnwatch.sinks.incidents.run_ledger import RunningLedger

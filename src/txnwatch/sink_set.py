@@ -16,7 +16,8 @@ from txnwatch.config import RunSettings, events_flags
 from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, grantee_of, librdkafka_config
 from txnwatch.push.targets import PushTargets
 from txnwatch.sinks.abort.run_abort import RunningAbort
-from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.event_log import EventLog
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import (
     BackgroundMirror,
     MirrorOutbox,

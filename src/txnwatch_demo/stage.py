@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from txnwatch.cli.one_shot import options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.delivery.events_topic import read_events
+from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.redis_sink import prefix_of
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from txnwatch.cli.one_shot import options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.delivery.events_topic import ensure_topic, read_events
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.events_topic import ensure_topic
 from txnwatch.state.model.incident import IncidentEvent
 
 

@@ -15,7 +15,8 @@ from support.topics import is_led, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.encoding import FORMATS, Keys, read_keys
-from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic, read_events
+from txnwatch.sinks.delivery.event_log import EventLog, read_events
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster

@@ -19,7 +19,8 @@ from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.encoding import FORMATS, from_bytes, read_keys, to_json
-from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic, read_events
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.values import is_topic_name

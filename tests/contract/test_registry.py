@@ -25,7 +25,8 @@ from support.registry import SchemaRegistry
 from support.tls_front import TlsFront
 from support.topics import unique
 from txnwatch.sinks.delivery.encoding import FORMATS, RegistryCodec, schema_text, to_json
-from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic, read_events
+from txnwatch.sinks.delivery.event_log import EventLog, read_events
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError, RegistryUnavailableError, SinkError
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka

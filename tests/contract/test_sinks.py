@@ -18,7 +18,8 @@ from support.recording_sink import RecordingMirror, RecordingSink, RecordingTopi
 from support.redis_view import RedisView
 from support.topics import unique
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, to_json
-from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic, read_events
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenSpan, OpenTransaction

@@ -17,7 +17,8 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.encoding import to_json
-from txnwatch.sinks.delivery.events_topic import ensure_topic, read_events
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.events_topic import ensure_topic
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster

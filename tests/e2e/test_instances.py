@@ -17,7 +17,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.encoding import RegistryCodec
-from txnwatch.sinks.delivery.events_topic import read_events
+from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster

@@ -21,7 +21,7 @@ from support.certificates import Authority
 from support.servers import Clusters, create_coordinators
 from support.waiting import eventually
 from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.delivery.events_topic import EventLog
+from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster

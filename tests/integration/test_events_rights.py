@@ -18,7 +18,8 @@ from support.servers import Clusters, connect
 from support.topics import create_topic
 from support.waiting import eventually
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic, read_events
+from txnwatch.sinks.delivery.event_log import EventLog, read_events
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.state.model.errors import AuthorizationError, SinkError
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.checks.preflight import check_events_rights

@@ -15,7 +15,8 @@ from support.kafka_faults import end_by_hand, late_write
 from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from txnwatch.cli.main import main
-from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, read_events
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
 from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster

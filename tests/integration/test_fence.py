@@ -16,7 +16,8 @@ from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.encoding import FORMATS
-from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, read_events
+from txnwatch.sinks.delivery.event_log import read_events
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState

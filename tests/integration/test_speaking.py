@@ -9,13 +9,15 @@ from typing import Protocol
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from support.broker_faults import await_complete
 from support.incidents import an_event
 from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.event_log import EventLog
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.incidents import group_lease
 from txnwatch.sinks.incidents.group_lease import GroupLease, SpeakerGate
 from txnwatch.state.incidents.speaking import SESSION_MS, WHOLE
@@ -127,6 +129,21 @@ def test_the_topic_is_read_once_all_that_is_there_has_been_returned(kafka: Embed
         found: list[object] = []
         eventually(lambda: found.extend(log.new_records()) or log.has_read(), JOINED_S, "the end")
     assert len(found) == 2
+
+
+def test_a_partition_that_was_added_is_read_before_the_topic_counts_as_read(kafka: EmbeddedKafka) -> None:
+    config, name, events = {"bootstrap.servers": kafka.bootstrap_servers}, unique("events"), 20
+    ensure_topic(config, name)
+    with contextlib.closing(EventLog(config, name)) as log:
+        assert list(log.history()) == []
+        admin = AdminClient(config)
+        admin.create_partitions([NewPartitions(name, 3)])[name].result(JOINED_S)
+        with contextlib.closing(KafkaEventsTopic(config, name)) as topic:
+            topic.publish([an_event(f"incident-{number}") for number in range(events)])
+        assert not log.has_read()
+        found: list[object] = []
+        eventually(lambda: found.extend(log.new_records()) or log.has_read(is_first=False), JOINED_S, "the end")
+    assert len(found) == events
 
 
 def test_neither_a_marker_at_the_end_nor_other_writers_keep_the_topic_unread(

@@ -372,10 +372,8 @@ class World:
             for known in self.coordinators.transactions.values()
             if known.transactional_id not in self.coordinators.abandoned
         )
-        return not busy and not self.coordinators.markers and not self.unacknowledged and self._is_replicated()
-
-    def _is_replicated(self) -> bool:
-        return all(log.high_watermark == log.end for log in (*self.data.values(), *self.logs))
+        is_replicated = all(log.high_watermark == log.end for log in (*self.data.values(), *self.logs))
+        return is_replicated and not (busy or self.coordinators.markers or self.unacknowledged)
 
 
 def _actions(world: World) -> list[Callable[[], None]]:

@@ -18,7 +18,7 @@ from support.waiting import eventually
 from txnwatch.cli.one_shot import options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.delivery.events_topic import read_events
+from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.state.model.errors import BadEventError, BrokerError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition

@@ -18,7 +18,7 @@ from txnwatch.cli.events_access import read_events_topic
 from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_format_flag, add_owners_flag, count
 from txnwatch.cli.output import CLEAN, FAILURE, LOG, delivering, event_line
 from txnwatch.sinks.delivery.encoding import to_json
-from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BadEventError
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id

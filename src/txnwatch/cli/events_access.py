@@ -19,7 +19,8 @@ from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.librdkafka import EventsTopic, decoder, events_keys, events_topic, librdkafka_config, registry_codec
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.delivery.encoding import FORMATS, Keys
-from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, read_events
+from txnwatch.sinks.delivery.event_log import EventLog, read_events
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.text import Grantee

@@ -41,7 +41,7 @@ from txnwatch.cli.output import (
     utc,
     write,
 )
-from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.state.incidents.heartbeat import (
     Heartbeat,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txnwatch import __version__
-from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.delivery.outbox import FailingTarget
 from txnwatch.state.incidents.heartbeat import MOST_NAME, MOST_NAMES, Heartbeat, TopicRecord
 from txnwatch.state.incidents.past_incidents import DAY_MS, WEEK_MS, IncidentHistory

@@ -17,7 +17,7 @@ from support.page_world import CLUSTER, HANG, PageWorld, an_incident, now_ms
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.page.past import DAYS, LISTED, ROWS, SLOTS, day_of, day_strip, past_of
 from txnwatch.page.shown_past import STEP_MS, ShownPast
-from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.state.incidents.past_incidents import DAY_MS, WEEK_MS, IncidentHistory
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, Resolution, resolved

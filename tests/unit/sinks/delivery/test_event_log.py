@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from txnwatch.sinks.delivery import events_topic
+from txnwatch.sinks.delivery import event_log
 
 
 def test_an_open_transaction_on_the_topic_hides_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +22,6 @@ def test_an_open_transaction_on_the_topic_hides_no_event(monkeypatch: pytest.Mon
 
         def assign(self, _: object) -> None: ...
 
-    monkeypatch.setattr(events_topic, "Consumer", Consumer)
-    events_topic.EventLog({}, "txnwatch.events")
+    monkeypatch.setattr(event_log, "Consumer", Consumer)
+    event_log.EventLog({}, "txnwatch.events")
     assert given["isolation.level"] == "read_uncommitted"

@@ -10,7 +10,7 @@ import pytest
 from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, LedgerWorld
 from support.shared_log import SharedLog
-from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.state.incidents.claims import SEEN_OVER_MS
 from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.ledger import AT_A_TIME, PAUSE_MS, Retention
