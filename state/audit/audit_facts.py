@@ -121,8 +121,7 @@ class LoggedState(NamedTuple):
     client_version: int | None  # of transaction.version; None if the record is too old to have it
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedId:
+class AuditedId(NamedTuple):
     """One transactional id, as its records show it.
 
     Attributes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -53,11 +54,13 @@ def misplaced_ids(facts: AuditFacts) -> Iterator[Exposure]:
 
 def reused_producer_ids(facts: AuditFacts) -> Iterator[Exposure]:
     """Two transactional ids with one producer id."""
-    by_producer: dict[int, list[AuditedId]] = {}
-    for one in (facts.ids or {}).values():
-        by_producer.setdefault(one.last.producer_id, []).append(one)
-    shared = {producer: found for producer, found in sorted(by_producer.items()) if len(found) > 1}
-    if shared:
+    ids = (facts.ids or {}).values()
+    times = Counter(one.records[-1].producer_id for one in ids)
+    if len(times) < len(ids):
+        shared: dict[int, list[AuditedId]] = {producer: [] for producer in sorted(times) if times[producer] > 1}
+        for one in ids:
+            if one.last.producer_id in shared:
+                shared[one.last.producer_id].append(one)
         producer, found = next(iter(shared.items()))
         names = [one.name for of in shared.values() for one in of]
         yield exposure(
@@ -114,8 +117,10 @@ def by_form(ids: Iterable[AuditedId]) -> dict[str, list[AuditedId]]:
 
 def client_version(one: AuditedId) -> int | None:
     """The transaction version of the id's client in its newest record that has it; None if it is not known."""
-    known = (record.client_version for record in reversed(one.records) if record.state in _OF_THE_CLIENT)
-    return next(known, None)
+    for record in reversed(one.records):
+        if record.state in _OF_THE_CLIENT:
+            return record.client_version
+    return None
 
 
 def _whole(one: AuditedId) -> list[LoggedState]:
@@ -129,7 +134,7 @@ def _that_ended(facts: AuditFacts) -> list[AuditedId]:
     return [
         one
         for one in (facts.ids or {}).values()
-        if len(one.records) > 1 or one.last.state in _PREPARED
+        if len(one.records) > 1 or one.records[0].state in _PREPARED
         if any(record.state in _PREPARED for record in _whole(one))
     ]
 

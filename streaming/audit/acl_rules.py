@@ -1,4 +1,7 @@
-"""The ACLs that `txnwatch audit` judges, with three requests: each internal topic, the cluster.
+"""The ACLs that `txnwatch audit` judges, with one request for all rules.
+
+A request names one resource at most, and the checks judge several: three requests make a broker look at all rules
+three times.
 
 Apart: checkup.py asks about one topic of txnwatch.
 """
@@ -11,22 +14,15 @@ from typing import Any, Final, NamedTuple
 from txnwatch.state.audit.audit_facts import AclRule, NotAudited
 from txnwatch.state.audit.right_checks import CLUSTER, TOPIC, TRANSACTIONAL_ID
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ErrorCode
-from txnwatch.streaming.admin.kafka_settings import ANY, MATCH, describe_acls
+from txnwatch.state.model.values import ErrorCode
+from txnwatch.streaming.admin.kafka_settings import ANY, describe_acls
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import problem_of
 
 # Kafka's classes ResourceType, PatternType, AclOperation and AclPermissionType
 _RESOURCES: Final = {2: TOPIC, 4: CLUSTER, 5: TRANSACTIONAL_ID}
 _OPERATIONS: Final = {2: "All", 4: "Write", 7: "Alter", 9: "ClusterAction"}
-_LITERAL, _PREFIXED, _ALLOW = 3, 4, 3
-# A rule for `*` matches each name. So the first, which asks for any kind of resource, also has the rules for all
-# transactional ids.
-_ASKED: Final = (
-    (ANY, TRANSACTION_STATE_TOPIC, MATCH),
-    (2, CONSUMER_OFFSETS_TOPIC, MATCH),
-    (4, "kafka-cluster", _LITERAL),
-)
+_PREFIXED, _ALLOW = 4, 3
 
 
 class FoundRules(NamedTuple):
@@ -39,19 +35,16 @@ class FoundRules(NamedTuple):
 
 def read_rules(cluster: Cluster) -> FoundRules:
     """The rules about what a check judges."""
-    found: list[AclRule] = []
     try:
-        for resource, name, pattern in _ASKED:
-            answer = describe_acls(cluster, resource, name, pattern)
-            if answer.error_code == ErrorCode.SECURITY_DISABLED:
-                return FoundRules(is_open=True)
-            problem = problem_of(answer.error_code)
-            if problem is not None:
-                return _unknown(str(problem.with_right("DESCRIBE on the cluster")))
-            found += _rules(answer)
+        answer = describe_acls(cluster, ANY, None, ANY)
     except BrokerError as exc:
         return _unknown(str(exc))
-    return FoundRules(tuple(dict.fromkeys(found)))
+    if answer.error_code == ErrorCode.SECURITY_DISABLED:
+        return FoundRules(is_open=True)
+    problem = problem_of(answer.error_code)
+    if problem is not None:
+        return _unknown(str(problem.with_right("DESCRIBE on the cluster")))
+    return FoundRules(tuple(_rules(answer)))
 
 
 def _unknown(why: str) -> FoundRules:

@@ -14,13 +14,11 @@ from typing import NamedTuple
 from txnwatch.state.audit.audit_facts import AuditedId, LoggedState, NotAudited
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
-from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     TRANSACTION_STATE_TOPIC,
     DurationMs,
     Offset,
-    Problem,
     TimestampMs,
     TopicPartition,
     coordinator_partition,
@@ -31,8 +29,15 @@ from txnwatch.streaming.log.coordinator_log import logs_of
 from txnwatch.streaming.log.lookups import read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records, quick_record
-from txnwatch.streaming.wire.internal_topics import quick_decode
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, BatchWalker
+from txnwatch.streaming.wire.internal_topics import (
+    KEY_PREFIX,
+    NO_VALUE,
+    QuickDecoded,
+    quick_decode,
+    quick_fields,
+    quick_has_participants,
+)
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, NO_END, BatchHeader, BatchWalker
 
 _HASHED = 1_000  # ids of each partition that are compared with it: if it has others, most of its ids are misplaced
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
@@ -81,7 +86,7 @@ class IdHistoryFold(BatchWalker):
                 return
             self._stamp(timestamp_ms, is_hole=offset > self.position)
             if offset >= self.start:
-                self._add(quick_record(raw, seen))
+                self._add_quick(raw, seen)
             self.leader_epoch, self.position, at = leader_epoch, Offset(offset + 1), end
 
     def _stamp(self, timestamp_ms: TimestampMs, *, is_hole: bool) -> None:
@@ -97,6 +102,31 @@ class IdHistoryFold(BatchWalker):
                 self._add(record)
         self.leader_epoch, self.position = header.leader_epoch, Offset(header.last_offset + 1)
         return at + LENGTH_OVERHEAD + header.length
+
+    def _add_quick(self, raw: bytes, seen: QuickDecoded) -> None:
+        """As `_add`, without values in between for the usual record: it is called a million times."""
+        _, offset, _, timestamp_ms, key, producer_id, _, _, value_at, _ = seen
+        if value_at == NO_VALUE or quick_has_participants(seen):
+            self._add(quick_record(raw, seen))
+            return
+        version, epoch, timeout_ms, state, updated_ms, start_ms, client_version = quick_fields(raw, seen)
+        logged = LoggedState(
+            offset,
+            timestamp_ms,
+            state,
+            producer_id,
+            epoch,
+            DurationMs(timeout_ms),
+            start_ms,
+            updated_ms,
+            client_version if version else None,
+        )
+        name = key[KEY_PREFIX:].decode()
+        states = self.found.get(name)
+        if states is None:
+            self.found[name] = [logged]
+        else:
+            states.append(logged)
 
     def _add(self, record: LoggedRecord) -> None:
         value, name = record.value, record.transactional_id
@@ -130,26 +160,20 @@ def read_ids(cluster: Cluster, max_bytes: int) -> IdHistories:
         logs = logs_of(cluster)
         if not logs:
             return IdHistories(None, (NotAudited(TRANSACTION_STATE_TOPIC, str(why_no_log(cluster))),))
-        topic_id, ends = cluster.known.topics[TRANSACTION_STATE_TOPIC].topic_id, cluster.list_offsets(logs)
-        reads = read_parts(
-            cluster,
-            [
-                RangeReading(Range(log, topic_id, FIRST_OFFSET, end.offset), IdHistoryFold)
-                for log, end in ends.items()
-                if isinstance(end, ListedOffset)
-            ],
-            max_bytes=max_bytes,
-        )
+        topic = cluster.known.topics[TRANSACTION_STATE_TOPIC]
+        led = [log for log in logs if topic.partitions[log.partition].leader is not None]
+        parts = [RangeReading(Range(log, topic.topic_id, FIRST_OFFSET, NO_END), IdHistoryFold) for log in led]
+        reads = read_parts(cluster, parts, max_bytes=max_bytes)
     except BrokerError as exc:
         return IdHistories(None, (NotAudited(TRANSACTION_STATE_TOPIC, str(exc)),))
-    missing = [NotAudited(str(partition), str(end)) for partition, end in ends.items() if isinstance(end, Problem)]
+    missing = [NotAudited(str(log), "it has no leader") for log in logs if log not in led]
     ids: dict[str, AuditedId] = {}
     for read in reads:
         unread = [notice for notice in read.notices if notice.kind is not NoticeKind.LOST or not read.fold.is_done]
         if unread:
             missing.append(NotAudited(str(read.partition), _why(unread[0], max_bytes)))
         else:
-            ids |= dict(_ids(read, len(logs)))
+            ids.update((one.name, one) for one in ids_of(read.fold, read.partition, len(logs)))
     return IdHistories(ids if len(missing) < len(logs) else None, tuple(missing))
 
 
@@ -159,10 +183,11 @@ def _why(notice: PartitionNotice, max_bytes: int) -> str:
     return notice.detail
 
 
-def _ids(read: RangeReading[IdHistoryFold], count: int) -> Iterator[tuple[str, AuditedId]]:
-    number = read.partition.partition
-    for place, (name, states) in enumerate(read.fold.found.items()):
+def ids_of(fold: IdHistoryFold, log: TopicPartition, count: int) -> Iterator[AuditedId]:
+    """The ids of one partition of a log that has `count`."""
+    number, whole_from_ms = log.partition, fold.whole_from_ms
+    for place, (name, states) in enumerate(fold.found.items()):
         own = coordinator_partition(name, count) if place < _HASHED else number
-        places = read.fold.participants.get(name)
+        places = fold.participants.get(name)
         partitions = frozenset(places) if places is not None else _NO_PARTITIONS
-        yield name, AuditedId(name, number, own, states, read.fold.whole_from_ms, partitions)
+        yield AuditedId(name, number, own, states, whole_from_ms, partitions)

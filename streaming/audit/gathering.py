@@ -1,8 +1,8 @@
 """Asks a cluster for what `txnwatch audit` judges. Every request only reads, and no two ask the same.
 
-With B brokers: what each broker supports, from the start of its connection; Metadata, 1; the coordinators' log,
-ListOffsets B and its Fetches; DescribeProducers of the topics that the log does not name, B; DescribeConfigs of each
-broker, of which one also returns the settings of up to 500 topics, B; DescribeAcls, 3. docs/audit.md has the reasons.
+With B brokers: what each broker supports, from the start of its connection; Metadata, 1; Fetch of the coordinators'
+log, B or more; DescribeProducers of the topics that the log does not name, B; DescribeConfigs of each broker, of which
+one also returns the settings of up to 500 topics, B; DescribeAcls, 1. docs/audit.md has the reasons.
 """
 
 from __future__ import annotations

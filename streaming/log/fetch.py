@@ -401,6 +401,7 @@ def take_records(read: RangeReading[Fold], data: PartitionData) -> None:
     read.must_check, read.is_answered = False, True
     read.size += len(data.records)
     read.last_stable_offset = data.last_stable_offset
+    read.saw_end(data.high_watermark)
     try:
         read.fold.feed(data.records)
     except WireError as exc:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
@@ -15,10 +17,13 @@ from txnwatch.state.model.values import (
     TopicPartition,
     is_log,
 )
+from txnwatch.streaming.wire.record_batch import NO_END
 
 
 class Range(ModelValue, frozen=True):
     """A range [start, end) of the log of one partition. An end below the start means that the log was truncated.
+
+    With NO_END it ends where the log ended when its leader first sent records of it.
 
     For `__transaction_state`: records below `backlog_end` existed before reading began or restarted. `is_first` marks
     the beginning of a first reading, when nothing of the partition is known: of the existing records, only live
@@ -65,6 +70,7 @@ class Fold(Protocol):
     """
 
     position: Offset
+    end: Offset
     reads_records: bool
 
     @property
@@ -168,6 +174,12 @@ class RangeReading(Generic[F_co]):
     def place(self) -> tuple[Offset, bool, int]:
         """A value that changes with every answer that makes progress."""
         return self.fold.position, self.needs_fetch, len(self.notices)
+
+    def saw_end(self, high_watermark: Offset | None) -> None:
+        """The leader's log ends there; from its first answer on, so does a range whose end was not given."""
+        if self.end == NO_END and high_watermark is not None:
+            self.wanted = replace(self.wanted, end=high_watermark)
+            self.fold.end = high_watermark
 
     def notice(
         self, kind: NoticeKind, start: Offset, end: Offset, detail: str, *, is_decode_failure: bool = False

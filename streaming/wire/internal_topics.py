@@ -211,7 +211,8 @@ _NULL = 1  # -1, zigzag
 _NO_DELTAS = b"\0\0"
 _LIVE = (False, True, True, True, False, False)  # by the state's id; states with a higher id never reach the log
 _PARTITIONS_AT, _TIMESTAMPS = 17, 16
-_NONE_OR_EMPTY = frozenset({b"\xff\xff\xff\xff", b"\0\0\0\0"})
+_NONE = b"\xff\xff\xff\xff"
+_NONE_OR_EMPTY = frozenset({_NONE, b"\0\0\0\0"})
 _MOST_TOPICS = 1_000
 _NOWHERE = 1 << 62  # beyond every end, so a comparison with the end fails
 
@@ -297,23 +298,40 @@ _WITH_CLIENT_VERSION = frozenset({5, 15})  # sizes of the tags that end with the
 
 def quick_value(raw: bytes, seen: QuickDecoded) -> TransactionLogValue:
     """The value of a batch that `quick_decode` has accepted, and that is no tombstone."""
-    end, _, _, _, _, producer_id, previous_id, _, value_at, times_at = seen
-    version, _, epoch, timeout_ms, state = _fixed(raw, value_at)
-    last_update_ms, start_ms = _two_times(raw, times_at)
-    has_version = end - 1 - times_at - _TIMESTAMPS in _WITH_CLIENT_VERSION
+    _, _, _, _, _, producer_id, previous_id, _, value_at, times_at = seen
+    version, epoch, timeout_ms, state, last_update_ms, start_ms, client_version = quick_fields(raw, seen)
     return TransactionLogValue(
         version,
         producer_id,
         epoch,
         timeout_ms,
-        _STATES[state],
+        state,
         _quick_partitions(version, raw[value_at + _PARTITIONS_AT : times_at]),
         last_update_ms,
-        start_ms if start_ms >= 0 else None,
+        start_ms,
         previous_id if previous_id >= 0 else None,
         None,
-        _int16(raw, end - 3)[0] if has_version else 0,
+        client_version,
     )
+
+
+# Of a value: version, epoch, timeout, state, when it was updated and when its transaction began, version of the client.
+QuickFields = tuple[int, ProducerEpoch, int, TransactionState, TimestampMs, TimestampMs | None, int]
+
+
+def quick_fields(raw: bytes, seen: QuickDecoded) -> QuickFields:
+    """The fields of the value that are neither in `seen` nor participants."""
+    end, value_at, times_at = seen[0], seen[8], seen[9]
+    version, _, epoch, timeout_ms, state = _fixed(raw, value_at)
+    updated_ms, start_ms = _two_times(raw, times_at)
+    has_version = end - 1 - times_at - _TIMESTAMPS in _WITH_CLIENT_VERSION
+    client_version = _int16(raw, end - 3)[0] if has_version else 0
+    return version, epoch, timeout_ms, _STATES[state], updated_ms, start_ms if start_ms >= 0 else None, client_version
+
+
+def quick_has_participants(seen: QuickDecoded) -> bool:
+    """Whether its value can name participants; a tombstone has no value."""
+    return seen[9] - seen[8] > _PARTITIONS_AT + len(_NONE)
 
 
 @lru_cache(_REMEMBERED)

@@ -245,7 +245,7 @@ def _version(reader: Reader, field: str) -> None:
 Run = tuple[int, Offset, Offset, int, bytes, TimestampMs]
 
 NO_PRODUCER = b""
-_NO_END = Offset(1 << 63)
+NO_END = Offset(1 << 63)
 _NO_TIMESTAMP = TimestampMs(-1)
 
 # base offset, length, leader epoch, magic, attributes, last offset delta, max timestamp, producer id and epoch
@@ -264,7 +264,7 @@ class BatchWalker:
 
     reads_records = True
 
-    def __init__(self, start: Offset = FIRST_OFFSET, end: Offset = _NO_END) -> None:
+    def __init__(self, start: Offset = FIRST_OFFSET, end: Offset = NO_END) -> None:
         self.start = start
         self.end = end
         self.position = start

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from bench import (
+    audit,
     batch_profile,
     buckets,
     budget,
@@ -32,6 +33,7 @@ from bench.results import Results, machine
 
 BENCHMARKS = {
     "scan": scan.run,
+    "audit": audit.run,
     "buckets": buckets.run,
     "budget": budget.run,
     "profile": batch_profile.run,

@@ -39,13 +39,14 @@ def run(directory: Path, rows: list[Row]) -> None:
         RawProducer(cluster, "somebody").init()
         made = 0
         for size in SIZES:
-            made = _grow(kafka, made, size)
+            made = grow(kafka, made, size)
             row.points.append(_measure(kafka, cluster, made))
         cluster.close()
     rows.append(row)
 
 
-def _grow(kafka: EmbeddedKafka, made: int, size: int) -> int:
+def grow(kafka: EmbeddedKafka, made: int, size: int) -> int:
+    """Creates topics until the cluster has `size` partitions of them, of which it has `made`."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     while made < size:
         count = min(PARTITIONS_OF_A_TOPIC, size - made)
@@ -56,7 +57,7 @@ def _grow(kafka: EmbeddedKafka, made: int, size: int) -> int:
 
 
 def _measure(kafka: EmbeddedKafka, cluster: Cluster, expected: int) -> Point:
-    census = _whole(cluster, expected)
+    census = whole_census(cluster, expected)
     while len(_taken(cluster, census)) < expected:  # a leader that has just been elected refuses for a moment
         time.sleep(0.5)
     sent = 0
@@ -95,7 +96,7 @@ def _taken(cluster: Cluster, census: Census) -> Collection[TopicPartition]:
     return found.taken.keys()
 
 
-def _whole(cluster: Cluster, expected: int) -> Census:
+def whole_census(cluster: Cluster, expected: int) -> Census:
     """All partitions, once every one of them has a leader."""
     while True:
         topics = [topic for topic in cluster.refresh().topics.values() if topic.name.startswith("census-")]

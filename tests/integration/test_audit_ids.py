@@ -63,13 +63,17 @@ def test_what_ids_do_is_found(
     kafka_with_rights: EmbeddedKafka, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (partition,) = create_topic(cluster, unique("ids"))
+    for _ in range(4):
+        RawProducer(cluster, "reused-with-nothing-open").init()
+    begun(cluster, "quick", partition).end(commit=True)
+    assert {row["check"] for row in rows_of(kafka_with_rights, capsys) if row["group"] == "transactional ids"} <= {
+        "old-protocol"
+    }, "near misses"
     for number in range(3):
         begun(cluster, f"slow-{number}", partition, 4_000)
     for _ in range(3):
         begun(cluster, "shared", partition)
     last = RawProducer(cluster, "shared").init()
-    for _ in range(4):
-        RawProducer(cluster, "reused-with-nothing-open").init()
     for number in range(20):
         aborting = begun(cluster, f"probe-{number}", partition)
         aborting.end(commit=False)

@@ -37,6 +37,7 @@ from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, 
 from txnwatch.streaming.source.tasks import plan_facts, plan_reads
 from txnwatch.streaming.wire.fetch_response import Divergence, PartitionData
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
+from txnwatch.streaming.wire.record_batch import NO_END
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})
@@ -95,6 +96,25 @@ def test_a_leader_without_the_epoch_of_a_batch_of_this_range_has_another_log() -
     take_records(read, PartitionData(ORDERS.topic, 0, 0, 30, 30, 0, Divergence(2, 16), memoryview(b"")))
     found = [(notice.kind, notice.from_offset, notice.to_offset) for notice in read.notices]
     assert found == [(NoticeKind.TRUNCATED, 15, 16)]
+
+
+def test_a_range_without_an_end_ends_where_the_leader_first_showed_the_end_of_the_log() -> None:
+    read = RangeReading(Range(ORDERS, "id", 0, NO_END), PartitionFold)
+    batches = [a_batch(at, records=[a_record()]) for at in range(3)]
+    take_records(read, PartitionData(ORDERS.topic, 0, 0, 2, 2, 0, None, memoryview(batches[0])))
+    assert (read.end, read.needs_fetch) == (2, True)
+    take_records(read, PartitionData(ORDERS.topic, 0, 0, 3, 3, 0, None, memoryview(b"".join(batches[1:]))))
+    assert (read.end, read.fold.position, read.needs_fetch) == (2, 2, False)
+
+
+def test_an_empty_log_ends_with_the_first_answer_and_one_that_lost_its_beginning_with_the_first_after_it() -> None:
+    empty, cut = (RangeReading(Range(ORDERS, "id", 0, NO_END), PartitionFold) for _ in range(2))
+    assert empty.needs_fetch
+    take_records(empty, PartitionData(ORDERS.topic, 0, 0, 0, 0, 0, None, memoryview(b"")))
+    assert not empty.needs_fetch
+    cut.lost(5, "retention")
+    take_records(cut, PartitionData(ORDERS.topic, 0, 0, 5, 5, 5, None, memoryview(b"")))
+    assert (cut.end, cut.needs_fetch) == (5, False)
 
 
 def a_log_entry(offset: int, value: TransactionLogValue | None) -> bytes:

@@ -1,0 +1,99 @@
+"""What `txnwatch audit` costs: by partitions, against a census of all of them; and by the size of the coordinators' log.
+
+By partitions: one broker, nothing open. By the log: of ids that were used once, from bytes in memory, so without the
+network; every record is read, and all checks are evaluated.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.census import grow, whole_census
+from bench.results import Point, Row
+from support.audited import facts
+from support.large_log import a_large_log, end_of_large_log
+from support.raw_producer import RawProducer
+from support.sent_requests import sent_requests
+from txnwatch.state.audit.auditing import audit
+from txnwatch.state.model.values import FIRST_OFFSET, Offset, log_numbered
+from txnwatch.streaming.audit.coordinator_history import IdHistoryFold, ids_of
+from txnwatch.streaming.audit.gathering import gather
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.notations import Endpoint
+from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.source.census_schedule import take_census
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
+
+SIZES, ROUNDS = (1_000, 10_000), 3
+IDS = (10_000, 100_000, 700_000)  # the last are 98 MB
+_LOG_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    wall_s: float
+    cpu_s: float
+    requests: int
+    moved: int
+
+
+def run(directory: Path, rows: list[Row]) -> None:
+    """One broker that grows; then logs."""
+    by_partitions = Row("audit", "an audit", "partitions", "a census")
+    with EmbeddedKafka(directory / "kafka", heap="2g") as kafka:
+        kafka.start()
+        with closing(_connect(kafka)) as cluster:
+            RawProducer(cluster, "somebody").init()
+        made = 0
+        for size in SIZES:
+            made = grow(kafka, made, size)
+            by_partitions.points.append(_measure(kafka, made))
+    by_log = Row("audit", "its log", "ids in the coordinators' log")
+    by_log.points += map(_of_log, IDS)
+    rows += [by_partitions, by_log]
+
+
+def _connect(kafka: EmbeddedKafka) -> Cluster:
+    return Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security(), timeout_s=30.0)
+
+
+def _measure(kafka: EmbeddedKafka, partitions: int) -> Point:
+    def of_audit(cluster: Cluster) -> None:
+        audit(gather(cluster, _LOG_BYTES))
+
+    def of_census(cluster: Cluster) -> None:
+        list(take_census(cluster, whole_census(cluster, partitions)))
+
+    ours, census = _cost(kafka, of_audit), _cost(kafka, of_census)
+    figures = {"requests": ours.requests, "bytes": ours.moved, "census requests": census.requests}
+    figures |= {"census bytes": census.moved, "census s": census.wall_s}
+    return Point(partitions, ours.wall_s, ours.cpu_s, ours.wall_s / census.wall_s, figures)
+
+
+def _cost(kafka: EmbeddedKafka, measured: Callable[[Cluster], None]) -> _Cost:
+    found = []
+    for _ in range(ROUNDS):
+        with sent_requests() as sent, closing(_connect(kafka)) as cluster:
+            begin, cpu_begin = time.perf_counter(), time.process_time()
+            measured(cluster)
+            wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu_begin
+            found.append(_Cost(wall_s, cpu_s, len(sent), cluster.traffic.sent + cluster.traffic.received))
+    return sorted(found, key=lambda one: one.wall_s)[ROUNDS // 2]
+
+
+def _of_log(ids: int) -> Point:
+    chunks = list(a_large_log(ids))
+    gc.disable()  # as the command does
+    begin, cpu_begin = time.perf_counter(), time.process_time()
+    fold = IdHistoryFold(FIRST_OFFSET, Offset(end_of_large_log(ids)))
+    for chunk in chunks:
+        fold.feed(chunk)
+    audit(facts(ids=ids_of(fold, log_numbered(0), 1)))
+    wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu_begin
+    gc.enable()
+    return Point(ids, wall_s, cpu_s, None, {"bytes": sum(map(len, chunks))})
