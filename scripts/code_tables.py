@@ -28,7 +28,8 @@ from txnwatch.state.detection.span import EFFECTS
 from txnwatch.state.evidence.outcome import DOUBTS
 from txnwatch.state.incidents.life import LIFE, Known, step
 from txnwatch.state.model.facts import Fact
-from txnwatch.state.model.verdicts import VERDICTS
+from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
+from txnwatch.state.model.verdicts import VERDICTS, Verdict
 from txnwatch.state.telling.statements import REASON_MEANS
 from txnwatch.streaming.source.options import KNOWN, parse_options
 from txnwatch.streaming.source.rows import FACTS, HISTORY, FinishedTransaction, ReadRange, ddl_of, kind_of
@@ -340,6 +341,12 @@ def audit_schema() -> str:
         "incident_ids": texts,
         "docs": text,
     }
+    unexplained: dict[str, object] = {
+        "incident_id": text,
+        "verdict": {"enum": [*map(str, Verdict)]},
+        "expected_outcome": {"enum": [*map(str, ExpectedOutcome)]},
+        "outcome_doubt": {"enum": [*map(str, OutcomeDoubt), None]},
+    }
     envelope: dict[str, object] = {
         "command": {"const": "audit"},
         "version": text,
@@ -348,6 +355,7 @@ def audit_schema() -> str:
         "not_checked": {"type": "array", "items": _object({"what": text, "why": text})},
         "left_out": {"type": "array", "items": _object({"count": {"type": "integer"}, "what": text, "why": text})},
         "rows": {"type": "array", "items": _object(row)},
+        "unexplained_incidents": {"type": "array", "items": _object(unexplained)},
     }
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_object(envelope)}
     return f"{json.dumps(schema, indent=2)}\n"

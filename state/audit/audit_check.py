@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, OutcomeDoubt
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 
@@ -77,6 +77,7 @@ class IncidentSign(NamedTuple):
     Attributes:
         reasons: of a hang; empty for any.
         outcomes: how its transaction would have ended, as far as it is known; empty for any, also unknown.
+        doubts: why the outcome of a hang is unknown; empty for any, also for a known outcome.
         least_epoch: the lowest epoch of the producer.
     """
 
@@ -84,6 +85,7 @@ class IncidentSign(NamedTuple):
     reasons: frozenset[Reason] = frozenset()
     outcomes: frozenset[ExpectedOutcome] = frozenset()
     least_epoch: int = 0
+    doubts: frozenset[OutcomeDoubt] = frozenset()
 
     def is_of(self, event: IncidentEvent) -> bool:
         """Whether an incident looks so."""
@@ -91,6 +93,7 @@ class IncidentSign(NamedTuple):
             event.verdict == self.verdict
             and (not self.reasons or event.reason in self.reasons)
             and (not self.outcomes or event.expected_outcome in self.outcomes)
+            and (not self.doubts or event.outcome_doubt in self.doubts)
             and event.producer_epoch >= self.least_epoch
         )
 
@@ -104,6 +107,7 @@ class IncidentSign(NamedTuple):
         parts = (
             ("reason", sorted(self.reasons)),
             ("expected outcome", sorted(self.outcomes)),
+            ("outcome in doubt because of", sorted(self.doubts)),
             ("producer epoch", [f"{self.least_epoch} or more"] if self.least_epoch else []),
         )
         return ", ".join([str(self.verdict), *(f"{what} {' or '.join(values)}" for what, values in parts if values)])

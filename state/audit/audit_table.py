@@ -17,7 +17,7 @@ from txnwatch.state.audit.audit_check import (
     IncidentSign,
     RemedyLine,
 )
-from txnwatch.state.model.incident import ExpectedOutcome
+from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 _CRITICAL, _WARN, _INFO = ExposureSeverity
@@ -35,6 +35,7 @@ _MORE_REPLICAS = RemedyLine(
 _LOST_MARKER = IncidentSign(Verdict.HANGING, outcomes=frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.COMMIT}))
 _LATE_WRITE = IncidentSign(Verdict.HANGING, outcomes=frozenset({ExpectedOutcome.NONE}))
 _LOST_ID = IncidentSign(Verdict.HANGING, LOST_IDS)
+_MOVED = IncidentSign(Verdict.HANGING, doubts=frozenset({OutcomeDoubt.ONGOING_MOVED, OutcomeDoubt.RECORDS_MOVED}))
 _STRAY, _STUCK, _LATE, _LONG = map(
     IncidentSign, (Verdict.STRAY_WRITE, Verdict.STUCK_PREPARE, Verdict.LATE, Verdict.LONG_RUNNING)
 )
@@ -270,7 +271,7 @@ CHECKS: Final = (
         "none",
         "Metadata, the coordinators' log",
         ("KAFKA-20029",),
-        explains=(_LOST_ID, _LATE),
+        explains=(_LOST_ID, _MOVED, _LATE),
     ),
     AuditCheck(
         "producer-id-reused",

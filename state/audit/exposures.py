@@ -19,7 +19,7 @@ from txnwatch.state.model.values import (
     elapsed,
 )
 from txnwatch.state.model.verdicts import Verdict
-from txnwatch.state.text import some
+from txnwatch.state.text import counted, some
 
 EXAMPLES = 5
 REPLICAS: Final = 3  # enough
@@ -184,6 +184,25 @@ def explained(one: Exposure, incidents: Iterable[IncidentEvent]) -> tuple[Fittin
         FittingIncident(event.incident_id, event.verdict, event.open_since_ms)
         for event in incidents
         if fits(one, event)
+    )
+
+
+def unexplained(found: Iterable[Exposure], incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
+    """The incidents that fit no finding."""
+    shown = list(found)
+    return [event for event in incidents if not any(fits(one, event) for one in shown)]
+
+
+def unexplained_line(events: Sequence[IncidentEvent]) -> str:
+    """The incidents that fit no finding, and why that is usual for a hang whose outcome is unknown."""
+    ids = some([event.incident_id for event in events], EXAMPLES)
+    line = f"incidents of the last week that fit no finding: {len(events)}, for example {ids}"
+    unknown = [event for event in events if event.outcome_doubt is not None and event.verdict is Verdict.HANGING]
+    if not unknown:
+        return line
+    return (
+        f"{line}; {counted(len(unknown), 'is a hang', 'are hangs')} whose expected outcome is unknown: a lost marker "
+        "and a late write look alike there"
     )
 
 

@@ -1,4 +1,4 @@
-"""What `txnwatch audit` costs: by partitions, against a census of all of them; and by the size of the coordinators' log.
+"""What `txnwatch audit` costs: by partitions, against a census of them all, and by the size of the coordinators' log.
 
 By partitions: one broker, nothing open. By the log: of ids that were used once, from bytes in memory, so without the
 network; every record is read, and all checks are evaluated.

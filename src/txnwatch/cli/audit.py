@@ -27,7 +27,7 @@ from txnwatch.state.audit.audit_check import ExposureSeverity
 from txnwatch.state.audit.audit_table import BY_NAME, CHECKS
 from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import AuditRow, row_of_exposure, summary
-from txnwatch.state.audit.exposures import Exposure, explained, of_the_week
+from txnwatch.state.audit.exposures import Exposure, explained, of_the_week, unexplained, unexplained_line
 from txnwatch.state.audit.left_out import NO_CHECKS
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import IncidentEvent
@@ -168,6 +168,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     result = audit(facts)
     gc.enable()
     incidents = of_the_week(_events(parsed), facts.now_ms) if parsed.incidents else None
+    left = unexplained(result.exposures, incidents or ())
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     admin = Grantee(parsed.bootstrap_server, principal, is_configured=is_configured)
     least = ExposureSeverity(parsed.min_severity).rank
@@ -190,9 +191,20 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
             *([LeftOut(len(muted), "findings", "--ignore")] if muted else []),
             *([LeftOut(len(minor), "findings", f"less than --min-severity {parsed.min_severity}")] if minor else []),
         ),
+        notes=(unexplained_line(left),) if left else (),
+        also={"unexplained_incidents": [_unexplained(event) for event in left]},
         summary=f"{summary(shown, has_all=not result.missing)}; {_NOT_LOOKED_FOR}",
         found=any(one.severity.rank <= ExposureSeverity(parsed.fail_on or "critical").rank for one in shown),
     )
+
+
+def _unexplained(event: IncidentEvent) -> dict[str, object]:
+    return {
+        "incident_id": event.incident_id,
+        "verdict": str(event.verdict),
+        "expected_outcome": str(event.expected_outcome),
+        "outcome_doubt": str(event.outcome_doubt) if event.outcome_doubt is not None else None,
+    }
 
 
 def _is_muted(one: Exposure, ignored: Sequence[tuple[str, str | None]]) -> bool:

@@ -12,8 +12,8 @@ from support.incidents import an_event
 from txnwatch.state.audit.audit_facts import AuditFacts
 from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.auditing import audit
-from txnwatch.state.audit.exposures import Exposure, fits
-from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
+from txnwatch.state.audit.exposures import Exposure, fits, unexplained, unexplained_line
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, OutcomeDoubt
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 OFF = {"transaction.partition.verification.enable": "false"}
@@ -49,6 +49,10 @@ def hang(outcome: str, reason: str = "already_completed", **more: Any) -> Incide
     )
 
 
+def unknown(doubt: str, **more: Any) -> IncidentEvent:
+    return hang("unknown", outcome_doubt=OutcomeDoubt(doubt), **more)
+
+
 def of(verdict: str, **more: Any) -> IncidentEvent:
     values = {"topic": None, "transactional_id": "old", "reason": None, **more}
     return replace(an_event(), verdict=Verdict(verdict), **values)
@@ -81,6 +85,10 @@ def test_a_lost_marker_is_no_late_write(outcome: str, reason: str, expected: set
         ("coordinator-log-config", BAD, of("long_running"), False),
         ("coordinator-partitions", MOVED, hang("unknown", "no_transactional_id", transactional_id=None), True),
         ("coordinator-partitions", MOVED, hang("none"), False),
+        ("coordinator-partitions", MOVED, unknown("ongoing_moved", transactional_id="moved"), True),
+        ("coordinator-partitions", MOVED, unknown("records_moved", transactional_id="moved"), True),
+        ("coordinator-partitions", MOVED, unknown("records_moved"), False),
+        ("coordinator-partitions", MOVED, unknown("epoch_shared", transactional_id="moved"), False),
         ("coordinator-partitions", MOVED, of("late", transactional_id="moved"), True),
         ("coordinator-partitions", MOVED, of("late"), False),
         ("producer-id-reused", BAD, hang("unknown", transactional_id="shared"), True),
@@ -104,9 +112,37 @@ def test_a_finding_takes_the_incidents_that_it_can_cause(
     assert fits(finding(check, of_cluster), event) is fit
 
 
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([hang("commit")], None),
+        ([of("long_running")], "1, for example {0}"),
+        (
+            [hang("commit"), unknown("epoch_shared")],
+            "1, for example {1}; 1 is a hang whose expected outcome is unknown",
+        ),
+        (
+            [of("long_running"), unknown("epoch_shared"), unknown("no_record")],
+            "3, for example {0}, {1}, {2}; 2 are hangs whose expected outcome is unknown",
+        ),
+    ],
+)
+def test_what_fits_no_finding_is_said(events: list[IncidentEvent], expected: str | None) -> None:
+    named = [replace(event, incident_id=f"incident-{at}") for at, event in enumerate(events)]
+    left = unexplained(audit(BAD).exposures, named)
+    if expected is None:
+        assert left == []
+    else:
+        ids = [event.incident_id for event in named]
+        assert unexplained_line(left).startswith(
+            f"incidents of the last week that fit no finding: {expected.format(*ids)}"
+        )
+
+
 def test_the_table_says_which_incidents_fit() -> None:
     shown = {check.name: "; ".join(map(str, check.explains)) for check in CHECKS}
     assert shown["no-verification"] == "hanging, expected outcome none; stray_write"
-    assert shown["coordinator-partitions"] == "hanging, reason no_transactional_id; late"
+    doubt = "hanging, outcome in doubt because of ongoing_moved or records_moved"
+    assert shown["coordinator-partitions"] == f"hanging, reason no_transactional_id; {doubt}; late"
     assert shown["epoch-bugs"] == "late, producer epoch 32766 or more"
     assert shown["mixed-versions"] == ""
