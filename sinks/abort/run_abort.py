@@ -24,7 +24,6 @@ from txnwatch.state.incidents.abort_protocol import MarkerResult
 from txnwatch.state.incidents.automatic_abort import AutoAbort
 from txnwatch.state.incidents.by_hand import (
     AbortByHand,
-    AwaitEnd,
     FindAbsence,
     FoundHang,
     ManualTarget,
@@ -35,7 +34,7 @@ from txnwatch.state.incidents.by_hand import (
 )
 from txnwatch.state.incidents.claims import is_usable
 from txnwatch.state.incidents.event_builder import fitting
-from txnwatch.state.incidents.heartbeat import ACTIVE_MS, Heartbeat, TopicRecord, last_of_each
+from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, Plan, PlanRunner, Say, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import SpanCandidate
@@ -153,7 +152,6 @@ class ManualAbort:
         ways: dict[type[Wanted[Any]], Way] = {
             ReadOpenIncident: lambda wanted: topic.open_incident(wanted.incident),
             PublishAtOnce: lambda wanted: topic.publish(wanted.event),
-            AwaitEnd: lambda wanted: topic.is_ended(wanted.incident_id),
         }
         return self._run(self._abort.end(incident, evidence), ways)
 
@@ -177,8 +175,7 @@ class ManualAbort:
 # A record of another writer can have the same sequence. Of two records with one sequence the first on the topic counts.
 # So an event is read back: if another one came first, nothing may follow from ours.
 
-PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch
-WATCHED_S = ACTIVE_MS / 1000  # while a watch runs: by then its heartbeats show that it does not
+PATIENCE_S = 5.0
 PAUSE_S = 0.1
 
 
@@ -194,9 +191,6 @@ class OperatorsTopic(Protocol):
         Raises:
             SinkError: it is not certain that the event arrived, or another writer's event came first.
         """
-
-    def is_ended(self, incident_id: str) -> bool:
-        """See AwaitEnd."""
 
 
 class Readable(Protocol):
@@ -223,10 +217,6 @@ class NoTopic:
     def publish(self, _: IncidentEvent) -> None:
         """See OperatorsTopic."""
 
-    def is_ended(self, _: str) -> bool:
-        """See OperatorsTopic."""
-        return False
-
 
 class KafkaOperatorsTopic:
     """The events topic for `txnwatch abort` and `txnwatch fence`.
@@ -239,14 +229,12 @@ class KafkaOperatorsTopic:
         self,
         topic: EventsTopicWriter,
         log: Readable | None,
-        now_ms: Callable[[], TimestampMs],
         principal: str | None = None,
     ) -> None:
-        self._topic, self._log, self._principal, self._now_ms = topic, log, principal, now_ms
-        self._beats: list[Heartbeat] = []
+        self._topic, self._log, self._principal = topic, log, principal
         self._known: dict[tuple[str, str], IncidentEvent] = {}
         self._first: dict[tuple[str, str], IncidentEvent] = {}
-        self._announced: dict[str, IncidentEvent] = {}
+        self._announced: set[str] = set()
         if log is not None:
             self._take(log.history())
 
@@ -281,29 +269,12 @@ class KafkaOperatorsTopic:
         self._topic.publish([ours])
         if not is_announced and self._log is not None:
             self._await(ours)
-        self._announced.setdefault(ours.incident_id, ours)
+        self._announced.add(ours.incident_id)
 
     def _with_principal(self, event: IncidentEvent) -> IncidentEvent:
         if event.action is None or event.action.initiator is not Initiator.OPERATOR:
             return event
         return replace(event, action=replace(event.action, principal=self._principal))
-
-    def is_ended(self, incident_id: str) -> bool:
-        """See OperatorsTopic."""
-        announced, begun_s = self._announced.get(incident_id), time.monotonic()
-        while time.monotonic() <= begun_s + (WATCHED_S if self._is_watched(announced) else PATIENCE_S):
-            known = self._latest(announced) if announced is not None else None
-            if known is not None and not known.is_open:
-                return True
-            time.sleep(PAUSE_S)
-        return False
-
-    def _is_watched(self, event: IncidentEvent | None) -> bool:
-        """Whether a watch of the cluster runs, by its last heartbeat."""
-        now_ms = self._now_ms()
-        return event is not None and any(
-            one.cluster_id == event.cluster_id and one.is_active(now_ms) for one in self._beats
-        )
 
     def _await(self, ours: IncidentEvent) -> None:
         """Reads an event back.
@@ -329,10 +300,7 @@ class KafkaOperatorsTopic:
             self._take(self._log.new_records())
 
     def _take(self, found: Iterable[TopicRecord]) -> None:
-        records = list(found)
-        events = [one for one in records if isinstance(one, IncidentEvent)]
-        beats = [one for one in records if isinstance(one, Heartbeat)]
-        self._beats = last_of_each([*self._beats, *beats], self._now_ms())
+        events = [one for one in found if isinstance(one, IncidentEvent)]
         self._known = latest([*self._known.values(), *events])
         for event in events:
             self._first.setdefault((event.cluster_id, event.event_id), event)

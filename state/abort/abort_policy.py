@@ -24,7 +24,7 @@ class AbortPolicy:
         breaker_incidents: maximum number of transactions that this process finds hanging at the same time; more of them
             mean a larger problem, and nothing is ended. None for no limit.
         outcomes: expected outcomes for which a marker may be written.
-        commit: the marker is a COMMIT; only allowed if that is the proven outcome.
+        commit: the marker is a COMMIT: for a proven commit, and for an unknown outcome if `outcomes` has it.
     """
 
     after_ms: DurationMs = DurationMs(300_000)

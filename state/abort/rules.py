@@ -83,10 +83,12 @@ def _not_proven_here(case: Case) -> str | None:
     return "this process has not proven the hang itself, and an event is no proof" if case.evidence is None else None
 
 
+_NOT_COMMITTED = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.NONE})
+
+
 def _commit_not_proven(case: Case) -> str | None:
-    if not case.policy.commit or case.proven.outcome == ExpectedOutcome.COMMIT:
-        return None
-    return f"the expected outcome is {case.proven.outcome}"
+    outcome = case.proven.outcome
+    return f"the expected outcome is {outcome}" if case.policy.commit and outcome in _NOT_COMMITTED else None
 
 
 def _was_commit(case: Case) -> str | None:
@@ -98,7 +100,7 @@ def _was_commit(case: Case) -> str | None:
 
 def _unknown(case: Case) -> str | None:
     outcome = case.proven.outcome
-    if outcome in case.policy.outcomes or outcome == ExpectedOutcome.COMMIT or case.policy.commit:
+    if outcome in case.policy.outcomes or outcome == ExpectedOutcome.COMMIT:
         return None
     why = case.proven.doubt.text if case.proven.doubt is not None else "the data may have been committed"
     return f"the expected outcome is unknown: {why}"
@@ -224,13 +226,13 @@ REFUSALS: tuple[RefusalRule, ...] = (
         Refusal.OUTCOME_UNKNOWN,
         "`expected_outcome` is unknown: the transaction may have committed",
         "ask the application's owner whether its client was told that it is committed; if it was not, use `txnwatch "
-        "abort`, which asks before it writes",
+        "abort`, and if it was, `txnwatch abort --result commit`: both ask before they write",
         _unknown,
     ),
     RefusalRule(
         Refusal.COMMIT_NOT_PROVEN,
-        "only for `txnwatch abort --result commit`: the coordinators' log does not prove a commit",
-        "check the evidence of the incident; only a proven commit can be completed",
+        "only for `txnwatch abort --result commit`: the transaction was aborted, or there was none",
+        "check the evidence of the incident; such data gets an ABORT marker",
         _commit_not_proven,
     ),
     RefusalRule(

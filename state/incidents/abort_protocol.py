@@ -5,11 +5,11 @@
   2. The caller checks again whether it may write (the lease, the age of its read). The marker is then written.
   3. The partition is read again. Only this read counts: Kafka answers NONE also to a marker without a transaction, and
      the marker that closed the transaction may be another writer's, of the other kind.
-  4. The result of that read is published, unless another writer has told it.
+  4. The result of that read is published, unless another writer tells it.
 
 The automatic abort and the abort by hand differ in how an event is published, in what is checked after the
-announcement, and in what is kept before the marker is written. First comes the plan that wants the reads, the marker
-and the events in this order; then what each of its steps decides.
+announcement, in what is kept before the marker is written, and in who tells the result. First comes the plan that wants
+the reads, the marker and the events in this order; then what each of its steps decides.
 """
 
 from __future__ import annotations
@@ -43,16 +43,10 @@ _NOT_DELIVERED = "the event that announces it could not be delivered"
 
 
 class Performed(NamedTuple):
-    """The end of the protocol: the last event, the result, and whether another writer has told it."""
+    """The end of the protocol: the last event and the result."""
 
     event: IncidentEvent
     result: MarkerResult | NotSent
-    is_told: bool = False
-
-
-def _by_nobody(_: MarkerResult) -> Plan[bool]:
-    yield from ()
-    return False
 
 
 def _no_obstacle() -> Plan[None]:
@@ -72,14 +66,14 @@ class MarkerProtocol:
         publish: publishes an event; returns whether the events topic has it.
         obstacle: asked after the announcement, right before the marker; why it must not be written, or None.
         before_write: what is done directly before the marker is written.
-        is_told: asked after the read; whether another writer has published the result of a marker.
+        reports: whether the result of a marker that was written is published.
         is_published: whether the incident is on the events topic.
     """
 
     publish: Callable[[IncidentEvent], Plan[bool]]
     obstacle: Callable[[], Plan[str | None]] = _no_obstacle
     before_write: Callable[[], Plan[None]] = _no_obstacle
-    is_told: Callable[[MarkerResult], Plan[bool]] = _by_nobody
+    reports: Callable[[MarkerResult], bool] = lambda _: True
     is_published: bool = True
 
     def run(
@@ -89,11 +83,10 @@ class MarkerProtocol:
         announced = announcement(incident, begun, reading, is_published=self.is_published)
         result = yield from self._try(announced, spec)
         action = not_written(begun, result.why) if isinstance(result, NotSent) else reported(begun, result)
-        is_told = not isinstance(result, NotSent) and (yield from self.is_told(result))
         event = updated(replace(announced, action=action), (yield from ask(Now())))
-        if not is_told:
+        if isinstance(result, NotSent) or self.reports(result):
             yield from self.publish(event)
-        return Performed(event, result, is_told)
+        return Performed(event, result)
 
     def _try(self, announced: IncidentEvent, spec: AbortSpec) -> Plan[MarkerResult | NotSent]:
         if not (yield from self.publish(announced)):

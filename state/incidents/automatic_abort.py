@@ -233,7 +233,7 @@ class AutoAbort:
             obstacle=lambda: _obstacle(read_ms),
             before_write=lambda: self.ledger.findings.marking(incident.incident_id, now_ms),
         )
-        event, result, _ = yield from protocol.run(incident, spec, begun, found.reading)
+        event, result = yield from protocol.run(incident, spec, begun, found.reading)
         assert event.action is not None
         self.counts[f"aborts {event.action.result or f'refused ({event.action.refusal})'}"] += 1
         if isinstance(result, NotSent):

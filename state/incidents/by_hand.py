@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.abort.rules import AbortSpec, Case, Refused, Usage, decide_abort
@@ -45,8 +45,11 @@ from txnwatch.state.telling.commands import Origin
 from txnwatch.state.text import cut
 
 # What the abort by hand wants beside fresh reads. It publishes on the incident that a watch has opened, so nobody is
-# paged a second time; the watch ends it. Of the record on the topic it uses what identifies the incident, and the
-# outcome if it is not known here. It decides by its own reads.
+# paged a second time. Of the record on the topic it uses what identifies the incident, and the outcome if it is not
+# known here. It decides by its own reads.
+#
+# Law: who has opened an incident ends it. Two writers of one end would end it twice. So once the marker may have closed
+# the transaction, the command publishes nothing more on the incident of a watch: the watch does, or the next one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +90,6 @@ class PublishAtOnce(Wanted[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitEnd(Wanted[bool]):
-    """Whether a watch publishes the end of an incident in time: a minute if a watch runs, else a few seconds."""
-
-    incident_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class ManualTarget:
     """The transaction to end, and by which marker; exactly one of `start_offset` and `producer_id` is given."""
 
@@ -112,8 +108,8 @@ class ManualTarget:
     def policy(self) -> AbortPolicy:
         """The policy of an operator: no waiting time, lists or budgets.
 
-        `may_be_unknown` allows an ABORT marker for data whose outcome is unknown. `may_lose` allows this too, and an
-        ABORT marker for data whose commit was acknowledged.
+        `may_be_unknown` allows a marker for data whose outcome is unknown: the person knows it. `may_lose` allows this
+        too, and an ABORT marker for data whose commit was acknowledged.
         """
         outcomes = {ExpectedOutcome.ABORT, ExpectedOutcome.NONE}
         if self.may_be_unknown or self.may_lose:
@@ -175,7 +171,7 @@ class AbortByHand:
         confirmed = yield from self._confirmed(evidence.candidate)
         again, found = yield from read_anew(evidence, confirmed)
         spec = _unless_outcome_changed(evidence, again, (yield from self.decide(again, found)))
-        spec = self._unless_published_as_committed(known, again, spec)
+        spec = self._unless_published_otherwise(known, again, spec)
         if isinstance(spec, Refused):
             return spec
         assert found.reading is not None
@@ -193,31 +189,31 @@ class AbortByHand:
         protocol = MarkerProtocol(
             delivery.publish,
             lambda: too_old(read_ms, FRESH_READ_BY_HAND_MS),
-            is_told=lambda result: _is_ended_by_its_watch(known, result),
+            reports=lambda result: known is None or not _may_be_over(result),
             is_published=known is not None,
         )
-        event, performed, is_told = yield from protocol.run(shown, spec, begun, found.reading)
+        event, performed = yield from protocol.run(shown, spec, begun, found.reading)
         result = _not_sent(event) if isinstance(performed, NotSent) else performed
-        if known is None or (result.is_closed and not is_told):
+        if known is None:
             now_ms = yield from ask(Now())
             yield from delivery.publish(resolved(event, now_ms, resolution(spec.marker, result, now_ms)))
         if result.is_denied:
             return Refused(Refusal.NOT_AUTHORIZED, result.detail or "")
         return delivery.with_problem(result)
 
-    def _unless_published_as_committed(
+    def _unless_published_otherwise(
         self, known: IncidentEvent | None, again: ProvenHang, decision: AbortSpec | Refused
     ) -> AbortSpec | Refused:
-        """A refusal if a watcher says that a transaction is committed of which this reading proves nothing.
+        """A refusal if a watcher says that the end was of the other kind, and this reading does not know the outcome.
 
         Anyone who may write the events topic can say so: it prevents a marker, and never allows one.
         """
-        if known is None or known.expected_outcome != ExpectedOutcome.COMMIT or isinstance(decision, Refused):
+        if known is None or again.outcome != ExpectedOutcome.UNKNOWN or isinstance(decision, Refused):
             return decision
-        if again.outcome != ExpectedOutcome.UNKNOWN or self.target.may_lose or self.target.is_commit:
+        refusal = _REFUSED_BY_OTHERS[self.target.is_commit].get(known.expected_outcome)
+        if refusal is None or (refusal is Refusal.OUTCOME_WAS_COMMIT and self.target.may_lose):
             return decision
-        detail = f"{known.outcome_by or 'a watcher'} has published the outcome commit"
-        return Refused(Refusal.OUTCOME_WAS_COMMIT, detail)
+        return Refused(refusal, f"{known.outcome_by or 'a watcher'} has published the outcome {known.expected_outcome}")
 
     def _found(self) -> Plan[tuple[SpanCandidate, SpanConfirmation]]:
         """The search of find-hanging, for the requested transaction only."""
@@ -256,12 +252,17 @@ class AbortByHand:
         return found
 
 
+# What a watcher has published, against the marker of a person who accepts an unknown outcome; by `is_commit`.
+_REFUSED_BY_OTHERS: Final[dict[bool, dict[ExpectedOutcome, Refusal]]] = {
+    False: {ExpectedOutcome.COMMIT: Refusal.OUTCOME_WAS_COMMIT},
+    True: dict.fromkeys((ExpectedOutcome.ABORT, ExpectedOutcome.NONE), Refusal.COMMIT_NOT_PROVEN),
+}
 _ACCEPTED = f"{BY_HAND}: the outcome is unknown, and the operator has accepted that"
 
 
-def _is_ended_by_its_watch(known: IncidentEvent | None, result: MarkerResult) -> Plan[bool]:
-    """Whether a watch ends its incident, with the result. Two writers of one end would end the incident twice."""
-    return known is not None and result.is_closed and (yield from ask(AwaitEnd(known.incident_id)))
+def _may_be_over(result: MarkerResult) -> bool:
+    """Whether the transaction is closed, or may be."""
+    return result.is_closed or (result.result is ActionResult.UNKNOWN and not result.is_denied)
 
 
 def _not_sent(event: IncidentEvent) -> MarkerResult:

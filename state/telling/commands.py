@@ -114,16 +114,16 @@ def read_events(origin: Origin, incident_id: str) -> str:
     return _command(origin, "events", incident=incident_id, **_flags_to_read_events(origin))
 
 
-def rehearse_abort(origin: Origin, place: PartitionOffset) -> str:
-    """The command that shows what an abort would do, without the abort."""
-    return f"{_abort(origin, place)} --dry-run"
+def rehearse_end(
+    origin: Origin, event: IncidentEvent, owner: DescribedTransaction | None, said: ExpectedOutcome | None = None
+) -> str:
+    """The command that shows the next step of an end: the fence, while the id may use the epoch of the data again.
 
-
-def rehearse_end(origin: Origin, event: IncidentEvent, owner: DescribedTransaction | None) -> str:
-    """The command that shows the next step of an end: the fence, while the id may use the epoch of the data again."""
+    Else it is the abort, with the marker that fits what a watcher has said; it changes nothing.
+    """
     if owner is not None and may_begin_again(owner, _written_by(event)):
         return f"{fence_owner(origin, event, owner.transactional_id)} --dry-run"
-    return rehearse_abort(origin, start_of(event).place)
+    return f"{_end_with(origin, event, said)} --dry-run"
 
 
 def abort_marker(origin: Origin, place: PartitionOffset) -> str:
@@ -139,8 +139,7 @@ def with_command(origin: Origin, event: IncidentEvent, owner: DescribedTransacti
     """
     if not RULE_OF[event.verdict].needs_marker or event.expected_outcome is ExpectedOutcome.UNKNOWN:
         return replace(event, suggested_command=look_at(origin, event))
-    result = {"result": "commit"} if event.expected_outcome is ExpectedOutcome.COMMIT else {}
-    command = _abort(origin, start_of(event).place, **result)
+    command = _end_with(origin, event, event.expected_outcome)
     if owner is not None and may_begin_again(owner, _written_by(event)):
         command = f"{fence_owner(origin, event, owner.transactional_id)} && {command}"
     return replace(event, suggested_command=command)
@@ -184,6 +183,12 @@ def fence_owner(origin: Origin, event: IncidentEvent, transactional_id: str) -> 
     """The same for a hang, and only while its data hangs: a marker that came late has made the fence unnecessary."""
     owner = {"transactional_id": transactional_id, **_flags_of(_written_by(event))}
     return _change(origin, "fence", owner | _flags_at(start_of(event).place))
+
+
+def _end_with(origin: Origin, event: IncidentEvent, outcome: ExpectedOutcome | None) -> str:
+    """The abort with the marker of this outcome."""
+    result = {"result": "commit"} if outcome is ExpectedOutcome.COMMIT else {}
+    return _abort(origin, start_of(event).place, **result)
 
 
 def _abort(origin: Origin, place: PartitionOffset, **flags: str) -> str:

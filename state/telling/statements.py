@@ -87,6 +87,7 @@ class OutcomeWords(NamedTuple):
         safe: whether it may be ended, and with which marker.
         do: the step that ends it; for an unknown outcome the step before.
         asks: the question before an ABORT marker is written.
+        asks_commit: the question before a COMMIT marker is written.
         then: what follows a step that only reads.
     """
 
@@ -95,6 +96,7 @@ class OutcomeWords(NamedTuple):
     do: str
     asks: str
     then: str = "If it still hangs, run the command that this one prints."
+    asks_commit: str = "Write the COMMIT marker?"
 
 
 _ASKS: Final = "Write the ABORT marker?"
@@ -118,7 +120,8 @@ OUTCOME_WORDS: Final = {
     O.COMMIT: OutcomeWords(
         "Its commit was acknowledged to the client, and its COMMIT marker is missing here.",
         "A COMMIT marker is right: an ABORT marker would destroy acknowledged data.",
-        "Write the COMMIT marker: this command does it, although its name is abort.",
+        "Write the COMMIT marker: this command does it, although its name is abort. If it cannot prove the commit any "
+        "more, it asks whether the client was told so: answer yes.",
         "Write the ABORT marker, and destroy acknowledged data?",
     ),
     O.UNKNOWN: OutcomeWords(
@@ -129,6 +132,8 @@ OUTCOME_WORDS: Final = {
         "marker is written.",
         "If its outcome stays unknown, ask the owner of the application whether its client was told that it is "
         "committed. The command with --dry-run shows what it would do, and changes nothing.",
+        "Has the owner of the application, or the watcher itself, said that its client was told that it is committed? "
+        "With yes the COMMIT marker is written.",
     ),
 }
 _MOVED_DOUBTS: Final = (OutcomeDoubt.ONGOING_MOVED, OutcomeDoubt.RECORDS_MOVED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -19,7 +20,7 @@ from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
 from txnwatch.state.incidents.event_builder import span_event
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
@@ -44,6 +45,7 @@ class Restarted(NamedTuple):
     told: TopicPartition
     untold: TopicPartition
     grown: TopicPartition
+    committed: TopicPartition
 
 
 def found_now(cluster: Cluster, at: TopicPartition) -> IncidentEvent:
@@ -63,10 +65,11 @@ def restarted(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> I
     set_verification(kafka.bootstrap_servers, [1], enabled=False)
     with closing(connect(kafka)) as cluster:
         create_topic(cluster, EVENTS, config={"cleanup.policy": "compact"})
-        told, untold, grown = (create_topic(cluster, unique("hung"))[0] for _ in range(3))
-        hung = {at: late_write_after_abort(cluster, unique("hung"), at) for at in (told, untold, grown)}
+        places = told, untold, grown, committed = [create_topic(cluster, unique("hung"))[0] for _ in range(4)]
+        hung = {at: late_write_after_abort(cluster, unique("hung"), at) for at in places}
+        commit = replace(found_now(cluster, committed), expected_outcome=ExpectedOutcome.COMMIT)
         with closing(KafkaEventsTopic({"bootstrap.servers": kafka.bootstrap_servers}, EVENTS)) as topic:
-            topic.publish([found_now(cluster, told), found_now(cluster, grown)])
+            topic.publish([found_now(cluster, told), found_now(cluster, grown), commit])
         hung[grown].produce(grown)
     kafka.stop()
     kafka.start()
@@ -75,7 +78,7 @@ def restarted(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> I
         eventually(lambda: are_described(cluster, names), FAILOVER_S, "the coordinator to have read its log")
         for producer in hung.values():
             RawProducer(cluster, producer.transactional_id).init()  # an abort needs no fence
-    yield Restarted(kafka, told, untold, grown)
+    yield Restarted(kafka, told, untold, grown, committed)
     clusters.end("restarted")
 
 
@@ -143,3 +146,30 @@ def test_an_abort_shows_it_and_does_not_act_on_it(restarted: Restarted, run: Run
     assert IF_SO in row["detail"]
     code, row = run("abort", *where, "--yes")
     assert (code, row["result"]) == (5, "refused (outcome_unknown)")
+
+
+def test_a_commit_that_only_a_watcher_knows_is_completed_by_the_printed_command_of_a_person_who_accepts_it(
+    restarted: Restarted, run: Run
+) -> None:
+    _, row = run("explain", *of(restarted.committed))
+    assert row["published_outcome"] == "commit"
+    assert row["safe"].startswith("If that is true: a COMMIT marker is right")
+    printed = shlex.split(row["next"])[1:]
+    assert printed[-1] == "--dry-run", "what another client may have written leads to a look"
+    code, row = run(*printed)
+    assert (code, row["result"]) == (0, "dry_run")
+    assert row["detail"].startswith("would ask, and write the COMMIT marker if the answer is yes: ")
+    assert f"The watcher '{WATCHER}' said at " in row["detail"]
+    code, row = run(*printed[:-1], "--yes")
+    assert (code, row["result"]) == (5, "refused (outcome_unknown)"), "its word is no proof"
+    where = (*of(restarted.committed), "--start-offset", "2")
+    code, row = run("abort", *where, "--yes", "--accept-unknown-outcome")
+    assert (code, row["result"]) == (5, "refused (outcome_was_commit)"), "and it prevents the other marker"
+    code, row = run(*printed[:-1], "--yes", "--accept-unknown-outcome")
+    assert (code, row["result"]) == (0, "verified")
+
+
+def test_a_commit_is_not_completed_if_a_watcher_says_that_there_was_none(restarted: Restarted, run: Run) -> None:
+    where = (*of(restarted.told), "--start-offset", "2", "--result", "commit")
+    code, row = run("abort", *where, "--yes", "--accept-unknown-outcome")
+    assert (code, row["result"]) == (5, "refused (commit_not_proven)")

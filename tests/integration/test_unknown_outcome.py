@@ -86,3 +86,38 @@ def test_an_unknown_outcome_is_ended_only_by_who_says_so(
     code, row, _ = abort("--yes", ACCEPTED)
     assert (code, row["result"], is_open()) == (0, "verified", False)
     assert f"Its outcome was unknown: {DOUBT}" in row["detail"]
+
+
+def test_a_commit_that_a_person_knows_is_completed_and_asked_for_again_it_is_over(
+    kafka: EmbeddedKafka,
+    cluster: Cluster,
+    hung: tuple[TopicPartition, RawProducer],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at, producer = hung
+    row_of_it = ClusterAdmin(cluster).read_partitions([at])[at].open_transaction(producer.producer_id)
+    assert row_of_it is not None
+    start = str(row_of_it.txn_start_offset)
+    where = ("--topic", at.topic, "--partition", "0", "--start-offset", start, "--bootstrap-server")
+
+    def abort(*flags: str) -> tuple[int, dict[str, Any], str]:
+        code = main(["abort", *where, kafka.bootstrap_servers, "--format", "json", *flags])
+        out, err = capsys.readouterr()
+        return code, json.loads(out)["rows"][0] if out else {}, err
+
+    code, row, _ = abort("--result", "commit", "--yes")
+    assert (code, row["result"]) == (5, "refused (outcome_unknown)")
+    assert f"{ACCEPTED} allows it" in row["detail"]
+    monkeypatch.setattr("sys.stdin", TerminalOf("yes\n"))
+    code, row, err = abort("--result", "commit")
+    assert "said that its client was told that it is committed? With yes the COMMIT marker is written." in err
+    assert "If it was not committed, consumers receive data that was aborted." in err
+    assert (code, row["result"]) == (0, "verified")
+    for flags in ((), ("--yes",), ("--dry-run",)):
+        code, row, _ = abort("--result", "commit", *flags)
+        assert (code, row["result"], row["producer_id"]) == (0, "already_closed", producer.producer_id)
+        assert row["detail"].startswith("the COMMIT marker at offset ")
+    code, row, err = abort("--yes")
+    assert (code, row) == (1, {}), "the marker of the other kind is not what was asked for"
+    assert "expected the requested open transaction" in err

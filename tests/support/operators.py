@@ -13,15 +13,12 @@ class RecordingOperatorsTopic:
     Attributes:
         published: what was published.
         known: the open incident of a watch; None for no watch.
-        ends: whether the watch ends its incident.
         before: called before an event is published; may raise SinkError.
     """
 
-    def __init__(
-        self, known: IncidentEvent | None = None, *, ends: bool = True, before: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, known: IncidentEvent | None = None, *, before: Callable[[], None] = lambda: None) -> None:
         self.published: list[IncidentEvent] = []
-        self.known, self.ends, self.before = known, ends, before
+        self.known, self.before = known, before
         self.asked: list[Sequence[object]] = []
 
     def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
@@ -33,7 +30,3 @@ class RecordingOperatorsTopic:
         """See OperatorsTopic."""
         self.before()
         self.published.append(event)
-
-    def is_ended(self, _: str) -> bool:
-        """See OperatorsTopic."""
-        return self.ends

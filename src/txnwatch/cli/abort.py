@@ -5,6 +5,9 @@ refused unless a person says that it is accepted: by the answer to that question
 transaction whose commit was acknowledged is completed with `--result commit`, and aborted only with
 `--lose-acknowledged-data`. As in the automatic abort, a live transaction is refused, and so is one whose epoch may be
 used again.
+
+Law: the exit code is 0 if the log shows that a marker of the requested kind has closed the transaction, whoever wrote
+it. A watch that aborts automatically is often faster than the person who pastes a command.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import searcher_of
@@ -34,15 +37,15 @@ from txnwatch.cli.one_shot import (
     id64,
     options_of,
 )
-from txnwatch.cli.output import REFUSED, CommandAnswer, Line, Name, row_of, write
+from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, Name, row_of, write
 from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.by_hand import ManualTarget
-from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal, start_of
-from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.values import Offset, PartitionOffset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin, fence_owner
 from txnwatch.state.telling.published import tell_found
@@ -54,6 +57,7 @@ from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.hidden_topics import why_not_shown
+from txnwatch.streaming.log.lookups import look_up
 
 # Connects `txnwatch abort` to a cluster and to its events topic; state/incidents/by_hand.py has the abort.
 
@@ -62,11 +66,18 @@ _BETWEEN_READS_S = 1.0
 Publishing = Callable[[], AbstractContextManager[OperatorsTopic]]
 
 
+class _Connected(NamedTuple):
+    """The abort, what opens the events topic, what tells of the replicas, and what looks whether it is over."""
+
+    abort: ManualAbort
+    publishing: Publishing
+    blocked: Callable[[], str]
+    closed_by: Callable[[float], Decided | None]
+
+
 @contextlib.contextmanager
-def _abort_on_cluster(
-    parsed: argparse.Namespace, target: ManualTarget
-) -> Iterator[tuple[ManualAbort, Publishing, Callable[[], str]]]:
-    """Connects with the connection flags; also returns what opens the events topic, and what tells of its replicas."""
+def _abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterator[_Connected]:
+    """Connects with the connection flags."""
     options = options_of(parsed.bootstrap_server, parsed.command_config)
     events = topic_of(parsed)
     with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
@@ -80,11 +91,52 @@ def _abort_on_cluster(
             now_ms=wall_clock_ms,
             pause=lambda: time.sleep(_BETWEEN_READS_S),
         )
-        yield (
+        yield _Connected(
             abort,
             partial(publishing, parsed, cluster, options, events, "abort"),
             lambda: because_of(blocked_of(cluster, [target.partition])),
+            partial(_closed_by, cluster, target),
         )
+
+
+def _closed_by(cluster: Cluster, target: ManualTarget, patience_s: float) -> Decided | None:
+    """The row of a transaction that a marker of the requested kind has closed; None if the log does not show one."""
+    until_s = time.monotonic() + patience_s
+    while True:
+        found = _look_for_marker(cluster, target)
+        if found is not None or time.monotonic() > until_s:
+            return found
+        time.sleep(_BETWEEN_READS_S)
+
+
+def _look_for_marker(cluster: Cluster, target: ManualTarget) -> Decided | None:
+    if target.start_offset is None:
+        return None  # which of the transactions of a producer is meant is not known
+    try:
+        reading = ClusterAdmin(cluster).read_partitions([target.partition])[target.partition]
+        place, _ = look_up(cluster, PartitionOffset(target.partition, target.start_offset), reading)
+    except BrokerError:
+        return None
+    batch, marker = place.batch, place.marker
+    is_data = batch is not None and not batch.is_control and place.first_offset == target.start_offset
+    if batch is None or not is_data or marker is None or marker.commit is not target.is_commit:
+        return None
+    assert batch.producer_id is not None
+    assert batch.producer_epoch is not None
+    kind = "COMMIT" if marker.commit else "ABORT"
+    return Decided(
+        topic=target.partition.topic,
+        partition=target.partition.partition,
+        txn_start_offset=target.start_offset,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        transactional_id=None,
+        reason=None,
+        expected_outcome=None,
+        outcome_doubt=None,
+        result="already_closed",
+        detail=f"the {kind} marker at offset {marker.offset} has closed it; this command has written nothing",
+    )
 
 
 def _search(
@@ -114,6 +166,8 @@ NOT_TAKEN = {
 ACCEPT_UNKNOWN, LOSE_ACKNOWLEDGED = "--accept-unknown-outcome", "--lose-acknowledged-data"
 _ALLOWED_BY = {Refusal.OUTCOME_UNKNOWN: ACCEPT_UNKNOWN, Refusal.OUTCOME_WAS_COMMIT: LOSE_ACKNOWLEDGED}
 _LOSS_BY_COMMIT = "Its commit is proven: its marker is written, and consumers receive its data."
+_IF_NOT_COMMITTED = "If it was not committed, consumers receive data that was aborted."
+_RACE_S = 5.0  # a watch that has announced a marker writes it at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +181,7 @@ class Decided:
     producer_epoch: ProducerEpoch
     transactional_id: Name | None
     reason: str | None
-    expected_outcome: str
+    expected_outcome: str | None
     outcome_doubt: str | None
     result: str
     detail: Line
@@ -161,7 +215,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument(
         ACCEPT_UNKNOWN,
         action="store_true",
-        help="with --yes, write an ABORT marker even if the outcome is unknown",
+        help="with --yes, write the marker even if the outcome is unknown",
     )
     add_write_flags(parser, "show the decision, and write nothing")
     add_publishing_flags(parser)
@@ -181,7 +235,7 @@ def run(parsed: argparse.Namespace) -> int:
     """Ends the transaction; exit code 0 if the log shows that a marker of the requested kind closed it.
 
     5 if it was refused, by a rule or by the operator: no marker was written. Else 1. With --dry-run: 0 if the marker
-    would be written.
+    would be written, or is there.
     """
     target = ManualTarget(
         partition=TopicPartition(parsed.topic, parsed.partition),
@@ -191,29 +245,45 @@ def run(parsed: argparse.Namespace) -> int:
         may_lose=parsed.lose_acknowledged_data,
         may_be_unknown=parsed.accept_unknown_outcome or not parsed.yes,
     )
-    with _abort_on_cluster(parsed, target) as (abort, publishing, blocked):
-        incident, evidence, confirmation = abort.find()
-        decision = abort.decide(evidence, confirmation)
-        if isinstance(decision, Refused):
-            return _refused(parsed, abort.origin, incident, decision)
-        why = blocked()
-        if why:
-            _show(parsed, incident, "refused", f"nothing was written{why}")
-            return REFUSED
-        loss = _LOSS_BY_COMMIT if target.is_commit else _loss(abort.origin, incident)
-        if parsed.dry_run:
-            _show(parsed, incident, "dry_run", f"{_would(parsed, incident)}: {loss}")
-            return 0
-        if not parsed.yes and not _is_confirmed(incident, f"{parsed.result}: {loss}", is_commit=target.is_commit):
-            _show(parsed, incident, "refused", "not confirmed: nothing was written")
-            return REFUSED
-        with publishing() as topic:
-            result = abort.end(incident, evidence, topic)
-        if isinstance(result, Refused):
-            return _refused(parsed, abort.origin, incident, result)
-        detail = result.detail or f"closed; last stable offset {result.stable_after}"
-        _show(parsed, incident, result.result, f"{detail}{_was_unknown(incident)}")
-        return 0 if result.result is ActionResult.VERIFIED else 1
+    with _abort_on_cluster(parsed, target) as (abort, publishing, blocked, closed_by):
+        try:
+            return _end(parsed, abort, publishing, blocked)
+        except TxnwatchError as exc:
+            over = closed_by(_RACE_S if isinstance(exc, SinkError) else 0.0)
+            if over is None:
+                raise
+            _write(parsed, abort.origin.cluster_id, over)
+            return CLEAN
+
+
+def _end(parsed: argparse.Namespace, abort: ManualAbort, publishing: Publishing, blocked: Callable[[], str]) -> int:
+    """Finds the transaction, decides, asks and ends it; returns the exit code.
+
+    Raises:
+        TxnwatchError: there is no such open transaction, or an answer is missing; no marker was written.
+    """
+    incident, evidence, confirmation = abort.find()
+    decision = abort.decide(evidence, confirmation)
+    if isinstance(decision, Refused):
+        return _refused(parsed, abort.origin, incident, decision)
+    why = blocked()
+    if why:
+        _show(parsed, incident, "refused", f"nothing was written{why}")
+        return REFUSED
+    loss = _loss(abort.origin, incident, is_commit=abort.target.is_commit)
+    if parsed.dry_run:
+        _show(parsed, incident, "dry_run", f"{_would(parsed, incident)}: {loss}")
+        return CLEAN
+    if not parsed.yes and not _is_confirmed(incident, f"{parsed.result}: {loss}", is_commit=abort.target.is_commit):
+        _show(parsed, incident, "refused", "not confirmed: nothing was written")
+        return REFUSED
+    with publishing() as topic:
+        result = abort.end(incident, evidence, topic)
+    if isinstance(result, Refused):
+        return _refused(parsed, abort.origin, incident, result)
+    detail = result.detail or f"closed; last stable offset {result.stable_after}"
+    _show(parsed, incident, result.result, f"{detail}{_was_unknown(incident)}")
+    return CLEAN if result.result is ActionResult.VERIFIED else FAILURE
 
 
 def _is_unknown(incident: IncidentEvent) -> bool:
@@ -228,7 +298,8 @@ def _would(parsed: argparse.Namespace, incident: IncidentEvent) -> str:
 
 
 def _is_confirmed(incident: IncidentEvent, loss: str, *, is_commit: bool) -> bool:
-    question = "Write the COMMIT marker?" if is_commit else outcome_words(incident).asks
+    words = outcome_words(incident)
+    question = words.asks_commit if is_commit else words.asks
     instead = f"--yes {ACCEPT_UNKNOWN}" if _is_unknown(incident) else "--yes"
     return confirmed([*_about(incident), loss], question, instead)
 
@@ -238,11 +309,14 @@ def _was_unknown(incident: IncidentEvent) -> str:
     return f". Its outcome was unknown: {incident.outcome_detail}" if _is_unknown(incident) else ""
 
 
-def _loss(origin: Origin, incident: IncidentEvent) -> str:
-    """What an ABORT marker does to the data, by the outcome."""
+def _loss(origin: Origin, incident: IncidentEvent, *, is_commit: bool) -> str:
+    """What the marker does to the data, by the outcome."""
+    if is_commit and not _is_unknown(incident):
+        return _LOSS_BY_COMMIT
     said = sentences(tell_found(origin, incident).told, StatementKind.OUTCOME, StatementKind.SAFE)
+    risk = [_IF_NOT_COMMITTED] if is_commit else []
     watchers = [f"{incident_of_a_watcher(incident.incident_id)}."] if _is_unknown(incident) else []
-    return " ".join([*said.values(), *watchers])
+    return " ".join([*said.values(), *risk, *watchers])
 
 
 def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent, refused: Refused) -> int:
@@ -258,8 +332,11 @@ def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent
 
 def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detail: str) -> None:
     """Writes the result row, as text or JSON."""
-    row = row_of(Decided, incident, result=result, detail=detail)
-    write(CommandAnswer("abort", incident.cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
+    _write(parsed, incident.cluster_id, row_of(Decided, incident, result=result, detail=detail))
+
+
+def _write(parsed: argparse.Namespace, cluster_id: str, row: Decided) -> None:
+    write(CommandAnswer("abort", cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
 
 
 def _about(incident: IncidentEvent) -> Iterator[str]:

@@ -108,7 +108,6 @@ def publishing(
     """
     from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic  # noqa: PLC0415 - readers start without it
     from txnwatch.streaming.checks.preflight import check_write  # noqa: PLC0415
-    from txnwatch.streaming.client.clock import wall_clock_ms  # noqa: PLC0415
     from txnwatch.streaming.client.hidden_topics import hidden_topics  # noqa: PLC0415
 
     if events.name not in cluster.refresh().topics:
@@ -130,8 +129,8 @@ def publishing(
             log = closing.enter_context(
                 contextlib.closing(EventLog(config, events.name, events.decode, events.keys, report=LOG.warning))
             )
-            operators = KafkaOperatorsTopic(topic, log, wall_clock_ms, own_principal(options.security))
+            operators = KafkaOperatorsTopic(topic, log, own_principal(options.security))
         except BrokerError as exc:
             LOG.warning(f"{exc}: this {change} is not told on the incident of a watch")
-            operators = KafkaOperatorsTopic(topic, None, wall_clock_ms, own_principal(options.security))
+            operators = KafkaOperatorsTopic(topic, None, own_principal(options.security))
         yield operators

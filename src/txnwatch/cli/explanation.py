@@ -310,8 +310,9 @@ _BEHIND_IT = (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, Stat
 def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
     event = span_event(origin, span, proof, None, now_ms)
     is_known = event.outcome_doubt is OutcomeDoubt.ONGOING_MOVED
-    step = abort_marker(origin, span.start.place) if is_known else rehearse_end(origin, event, proof.description)
     found = tell_found(origin, event)
+    rehearsed = rehearse_end(origin, event, proof.description, found.published_outcome)
+    step = abort_marker(origin, span.start.place) if is_known else rehearsed
     told = once_looked(found.told, step)
     (holds,) = sentences(told, StatementKind.HOLDS).values()
     at = written(span, proof)

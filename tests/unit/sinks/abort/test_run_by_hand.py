@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from support.heartbeats import NOW_MS, a_heartbeat
+from support.heartbeats import NOW_MS
 from support.incidents import an_event
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort import run_abort
 from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic
 from txnwatch.state.incidents.claims import ROOM
-from txnwatch.state.incidents.heartbeat import ACTIVE_MS, TopicRecord
+from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
@@ -78,7 +76,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on(log: Log) -> KafkaOperatorsTopic:
-    return KafkaOperatorsTopic(log, log, lambda: NOW_MS)
+    return KafkaOperatorsTopic(log, log)
 
 
 def ended(event: IncidentEvent) -> IncidentEvent:
@@ -134,7 +132,6 @@ def test_after_the_announcement_the_end_of_a_watch_is_enough() -> None:
     log.records.append(end)
     topic.publish(updated(ours, NOW_MS))
     assert log.records == [OPENED, ours, end]
-    assert topic.is_ended(OPENED.incident_id)
 
 
 def test_an_end_that_comes_between_reading_and_writing_the_result_is_no_problem() -> None:
@@ -143,7 +140,8 @@ def test_an_end_that_comes_between_reading_and_writing_the_result_is_no_problem(
     topic.publish(ours)
     log.before = lambda: log.records.append(ended(ours))
     topic.publish(updated(ours, NOW_MS))
-    assert topic.is_ended(OPENED.incident_id)
+    topic.publish(updated(ours, NOW_MS))
+    assert len(log.records) == 4, "behind an end that it has read, it writes nothing"
 
 
 def test_a_record_of_another_cluster_is_neither_first_nor_an_end() -> None:
@@ -152,41 +150,20 @@ def test_a_record_of_another_cluster_is_neither_first_nor_an_end() -> None:
     log.records.append(replace(ours, cluster_id="another"))
     topic.publish(ours)
     log.records.append(replace(ended(ours), cluster_id="another"))
-    assert not topic.is_ended(OPENED.incident_id)
-
-
-@pytest.mark.parametrize(
-    ("beat", "is_awaited"),
-    [
-        ({}, True),
-        ({"evaluated_ms": NOW_MS - ACTIVE_MS - 1}, False),
-        ({"evaluated_ms": NOW_MS + 10 * ACTIVE_MS}, False),
-        ({"cluster_id": "another"}, False),
-    ],
-    ids=["it runs", "it is silent", "impossible", "of another cluster"],
-)
-def test_the_end_of_a_watch_that_runs_is_awaited_for_longer(
-    beat: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, is_awaited: bool
-) -> None:
-    """Two writers of one end would end the incident twice."""
-    monkeypatch.setattr(run_abort, "WATCHED_S", 30.0)
-    log, ours = Log(a_heartbeat(**{"cluster_id": OPENED.cluster_id, **beat}), OPENED), updated(OPENED, NOW_MS)
-    topic = on(log)
-    topic.publish(ours)
-    threading.Timer(1.0, log.records.append, [ended(ours)]).start()
-    assert topic.is_ended(OPENED.incident_id) is is_awaited
+    topic.publish(updated(ours, NOW_MS))
+    assert log.records[-1] == updated(ours, NOW_MS)
 
 
 def test_an_announcement_that_cannot_be_read_back_is_an_error() -> None:
     log = Log(OPENED)
-    topic = KafkaOperatorsTopic(Log(), log, lambda: NOW_MS)
+    topic = KafkaOperatorsTopic(Log(), log)
     with pytest.raises(SinkError, match="could not be read back"):
         topic.publish(updated(OPENED, NOW_MS))
 
 
 def test_without_the_right_to_read_the_topic_is_only_written() -> None:
     log = Log(OPENED)
-    topic = KafkaOperatorsTopic(log, None, lambda: NOW_MS)
+    topic = KafkaOperatorsTopic(log, None)
     assert topic.open_incident(OPENED) is None
     topic.publish(updated(OPENED, NOW_MS))
     assert len(log.records) == 2
@@ -197,7 +174,7 @@ def test_an_action_by_hand_gets_the_principal_of_the_connection_and_that_of_a_wa
     of_a_watch = Action(decision=Decision.REFUSED, by="watch", principal="User:watcher", at_ms=1)
     for principal in ("User:alice", None):
         log = Log()
-        topic = KafkaOperatorsTopic(log, None, lambda: NOW_MS, principal)
+        topic = KafkaOperatorsTopic(log, None, principal)
         for number, action in enumerate((None, by_hand, of_a_watch)):
             topic.publish(replace(OPENED, incident_id=f"{number:032x}", action=action))
         assert [event.action.principal if event.action else "-" for event in log.records] == [

@@ -113,7 +113,7 @@ def test_a_commit_that_is_the_last_decision_is_completed(decided: Log) -> None:
 def test_a_commit_that_was_taken_back_is_not_completed(decided: Log) -> None:
     for decision in decisions(decided, S.COMPLETE_ABORT):
         assert isinstance(decision, Refused)
-        assert decision.refusal is Refusal.COMMIT_NOT_PROVEN
+        assert decision.refusal in {Refusal.COMMIT_NOT_PROVEN, Refusal.OUTCOME_UNKNOWN}
 
 
 @pytest.mark.parametrize("decided", [*COMMITTED.values(), *TAKEN_BACK.values()])
@@ -123,4 +123,6 @@ def test_while_another_decision_may_follow_nothing_is_completed(decided: Log) ->
         asked = case(log, cut)
         assert asked.proven.doubt is not None
         assert asked.proven.doubt.kind is OutcomeDoubt.TRANSACTION_LIVE
-        assert decide_abort(asked) == Refused(Refusal.COMMIT_NOT_PROVEN, "the expected outcome is unknown")
+        refused = decide_abort(asked)
+        assert isinstance(refused, Refused)
+        assert refused.refusal is Refusal.OUTCOME_UNKNOWN

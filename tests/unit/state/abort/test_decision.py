@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Case, Refusal]] = {
     "a commit of an abort": (with_policy(commit=True), Refusal.COMMIT_NOT_PROVEN),
     "a commit of what is unknown": (
         replace(with_outcome("unknown"), policy=AbortPolicy(commit=True)),
-        Refusal.COMMIT_NOT_PROVEN,
+        Refusal.OUTCOME_UNKNOWN,
     ),
     "topic on the deny list": (with_policy(deny_topics="ord.*"), Refusal.TOPIC_DENIED),
     "topic on both lists": (with_policy(topics="orders", deny_topics="orders"), Refusal.TOPIC_DENIED),
@@ -202,8 +202,9 @@ def test_the_coordinator_epoch_is_the_leaders_and_never_higher(listed: int | Non
     assert decision.marker.coordinator_epoch == sent
 
 
-def test_a_proven_commit_can_be_completed_by_hand() -> None:
-    case = replace(with_outcome("commit"), policy=AbortPolicy(commit=True))
+@pytest.mark.parametrize("outcome", ["commit", "unknown"])
+def test_a_proven_commit_can_be_completed_by_hand_and_one_that_a_person_knows(outcome: str) -> None:
+    case = replace(with_outcome(outcome), policy=AbortPolicy(commit=True, outcomes=frozenset({"unknown"})))
     decision = decide_abort(case)
     assert isinstance(decision, AbortSpec)
     assert decision.marker.commit

@@ -76,7 +76,9 @@ def test_it_announces_writes_reads_again_and_reports(admin: FakeAdmin) -> None:
     assert (resolution.how, resolution.by, resolution.detail) == (EndKind.ABORTED, EndedBy.TXNWATCH, "by hand")
 
 
-def test_it_is_the_next_event_of_a_watchs_incident_which_the_watch_ends(admin: FakeAdmin) -> None:
+def test_it_announces_itself_on_a_watchs_incident_and_leaves_the_end_to_the_watch_or_the_next_one(
+    admin: FakeAdmin,
+) -> None:
     abort = an_abort(admin)
     found = abort.find()
     known = opened_by_a_watch(found, open_since_ms=5, cluster_name="payments-eu")
@@ -86,25 +88,10 @@ def test_it_is_the_next_event_of_a_watchs_incident_which_the_watch_ends(admin: F
     assert result.result is ActionResult.VERIFIED
     assert topic.asked == [(found.incident.span, 0)]
     told = [(event.incident_id, event.sequence, event.status) for event in topic.published]
-    assert told == [(known.incident_id, 8, "updated")], "the end of the watch has the result"
+    assert told == [(known.incident_id, 8, "updated")], "two writers of one end would end it twice"
     assert {event.open_since_ms for event in topic.published} == {5}
     assert {event.cluster_name for event in topic.published} == {"payments-eu"}, "the name is that of the watch"
     assert not any(event.is_by_hand for event in topic.published), "it stays the incident of the watch"
-
-
-def test_it_ends_the_incident_of_a_watch_that_is_gone(admin: FakeAdmin) -> None:
-    abort = an_abort(admin)
-    found = abort.find()
-    topic = RecordingOperatorsTopic(opened_by_a_watch(found), ends=False)
-    end(abort, found, topic)
-    last = topic.published[-1]
-    assert [(event.sequence, event.status) for event in topic.published] == [
-        (8, "updated"),
-        (9, "updated"),
-        (10, "resolved"),
-    ]
-    assert last.resolution is not None
-    assert last.resolution.by == "txnwatch"
 
 
 @pytest.mark.parametrize(("here", "shown"), [("unknown", "abort"), ("none", "none")])
@@ -117,6 +104,28 @@ def test_an_outcome_that_only_the_watch_knows_stays_in_its_incident_and_decides_
     found = found._replace(incident=replace(found.incident, expected_outcome=here))
     assert isinstance(end(abort, found, topic), MarkerResult)
     assert {event.expected_outcome for event in topic.published} == {shown}
+
+
+@pytest.mark.parametrize(
+    ("published", "refusal"),
+    [("commit", None), ("unknown", None), ("abort", Refusal.COMMIT_NOT_PROVEN), ("none", Refusal.COMMIT_NOT_PROVEN)],
+)
+def test_an_unknown_outcome_is_completed_by_who_accepts_it_unless_a_watcher_says_that_it_was_no_commit(
+    admin: FakeAdmin, published: str, refusal: Refusal | None
+) -> None:
+    (partition,) = admin.partitions
+    target = ManualTarget(partition, 0, None, is_commit=True, may_lose=False, may_be_unknown=True)
+    abort = a_manual_abort(admin, target)
+    found = abort.find()
+    assert found.evidence.outcome == "unknown"
+    topic = RecordingOperatorsTopic(opened_by_a_watch(found, expected_outcome=published, outcome_by="watcher 1"))
+    result = end(abort, found, topic)
+    if refusal is None:
+        assert isinstance(result, MarkerResult)
+        assert (result.result, [one.commit for one in admin.markers]) == (ActionResult.VERIFIED, [True])
+    else:
+        assert result == Refused(refusal, f"watcher 1 has published the outcome {published}")
+        assert admin.markers == []
 
 
 @pytest.mark.parametrize("may_lose", [False, True])
@@ -229,10 +238,11 @@ def test_an_abort_that_saw_no_end_leaves_the_incident_of_a_watch_open(
 ) -> None:
     abort = an_abort(admin)
     found = abort.find()
-    topic = RecordingOperatorsTopic(opened_by_a_watch(found), ends=False)
+    topic = RecordingOperatorsTopic(opened_by_a_watch(found))
     happens(admin)
     end(abort, found, topic)
-    assert [event.status for event in topic.published] == ["updated", "updated"]
+    is_seen_open = happens is not hide_the_partition
+    assert [event.status for event in topic.published] == ["updated"] * (2 if is_seen_open else 1)
 
 
 def test_without_an_announcement_nothing_is_written(admin: FakeAdmin) -> None:

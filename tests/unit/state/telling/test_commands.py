@@ -8,9 +8,10 @@ import pytest
 
 from support.incidents import an_event
 from txnwatch.state.abort.fencing import ProducerIdentity
-from txnwatch.state.model.incident import EventsFlags
+from txnwatch.state.model.incident import EventsFlags, IncidentEvent
+from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
-from txnwatch.state.model.values import PartitionOffset, TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.telling.commands import (
     Origin,
     as_read,
@@ -18,7 +19,7 @@ from txnwatch.state.telling.commands import (
     explain_partition,
     fence,
     read_events,
-    rehearse_abort,
+    rehearse_end,
     with_command,
 )
 
@@ -33,10 +34,13 @@ def an_owner(producer_id: int, epoch: int | None) -> DescribedTransaction:
     return DescribedTransaction("app", 1, TransactionState.EMPTY, producer_id, epoch, 60_000)
 
 
+def hang(outcome: str = "unknown") -> IncidentEvent:
+    """A hang on orders-3 from offset 7, which producer id 5 has written with epoch 3."""
+    return an_event("hang", producer_id=5, producer_epoch=3, txn_start_offset=7, expected_outcome=outcome)
+
+
 def command_of(origin: Origin, outcome: str, owner: DescribedTransaction | None) -> str:
-    """The command of a hang on orders-3 from offset 7, which producer id 5 has written with epoch 3."""
-    hang = an_event("hang", producer_id=5, producer_epoch=3, txn_start_offset=7, expected_outcome=outcome)
-    return str(with_command(origin, hang, owner).suggested_command)
+    return str(with_command(origin, hang(outcome), owner).suggested_command)
 
 
 @pytest.mark.parametrize(
@@ -87,11 +91,17 @@ def test_nothing_is_to_be_done_about_what_is_over_or_held() -> None:
 def test_a_suggested_abort_has_the_events_flags_of_the_run() -> None:
     origin = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
     events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
-    for command in (command_of(origin, "commit", None), rehearse_abort(origin, PartitionOffset(ORDERS, 7))):
+    for command in (command_of(origin, "commit", None), rehearse_end(origin, hang(), None)):
         assert events in command
     look = explain_partition(origin, ORDERS)
     assert "--events-topic my.events --schema-registry-url http://registry:8081" in look, "it shows what watchers say"
     assert "--events-format" not in look, "which only a writer needs"
+
+
+@pytest.mark.parametrize(("said", "flags"), [(O.COMMIT, " --result commit"), (O.ABORT, ""), (None, "")])
+def test_what_a_watcher_has_said_is_the_marker_of_the_step_that_changes_nothing(said: O | None, flags: str) -> None:
+    command = f"txnwatch abort {AT} --start-offset 7{flags} --bootstrap-server a:1,b:2 --dry-run"
+    assert rehearse_end(ORIGIN, hang(), None, said) == command
 
 
 def test_a_fence_names_the_epoch_that_it_fences() -> None:
