@@ -177,8 +177,9 @@ def _incident(question: Question, reading: TypedReading) -> Taken | None:
     if name is not None:
         return Taken(f"{meant}: the open transaction of {quoted(name)} has this id now", of_known_id(question, name))
     published = question.origin.published()
-    event = next((one for one in reversed(published.events) if one.incident_id == reading.incident), None)
-    if event is not None:
+    named = [one for one in published.events if one.incident_id == reading.incident]
+    here = [one for one in named if one.cluster_id == question.origin.cluster_id]
+    for event in here or named:  # one of this cluster at most
         return _published(question, event, meant)
     return None
 
