@@ -1,8 +1,7 @@
 """The whole cluster: clients, coordinators, partitions, their faults, and the true state.
 
-Law: one call of `step` is one thing that happens, chosen by the seed. What is drawn never depends on which faults
-are switched on: a fault that is off is drawn and does nothing, so that a failing seed keeps failing while what it
-does not need is taken away from it. The truth is recomputed after every step and kept with its time.
+Law: one call of `step` is one thing that happens, chosen by the seed. A fault that is off is drawn and does nothing, so
+a failing seed keeps failing while faults are taken away from it. The truth is recomputed after every step.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ class Setting:
         head_start: how many things happen before the reader begins, besides a few that the seed draws.
         starts_at_stable: whether the reader begins at the last stable offsets, not at the start of each log.
         clocks_differ: whether brokers' clocks may differ, and whether what is read may be old.
-        only_new_data_fails: whether what becomes unreadable is always what was appended to data last: then most of it
-            was not read before, and the coordinators' log still proves what can be proven.
+        only_new_data_fails: whether only what was appended last to data, and mostly not read, becomes unreadable.
         has_times: whether each batch has a time of its own, and the first partition has offsets (lives.py).
         pause_ms: how much time passes at most between two batches.
         sharing: in how many worlds, of all, two transactional ids may have one producer id.
