@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -40,7 +40,7 @@ from txnwatch.state.incidents.past_incidents import IncidentHistory
 from txnwatch.state.incidents.speaking import UNHEARD_MS
 from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.facts import DataRead
-from txnwatch.state.model.findings import BucketCount, Finding
+from txnwatch.state.model.findings import BucketCount, CensusReason, Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log
@@ -368,7 +368,9 @@ class Watch:
             observer.on_batch(emitted)
         self.sinks.on_batch(emitted)
         ledger = self.sinks.ledger
-        self._source.write(emitted, ledger, self.options.buckets)
+        undescribed = self.coverage.evidence.undescribed
+        wanted = {CensusReason.DOUBT: ledger.refuted, CensusReason.FAILED: undescribed}
+        self._source.write(emitted, wanted, self.options.buckets, ledger.due_ms)
         self.metrics.take_passed_over(self._listening.passed_over.counts)
         is_ready, evidence = self.coverage.is_ready, self.coverage.evidence
         self.metrics.on_batch(batch_id, emitted, ledger, is_ready=is_ready, evidence=evidence)
@@ -471,12 +473,25 @@ class SourceLink:
         except OSError as exc:
             raise QueryError(f"{self._file.path} cannot be written: {exc.strerror}") from exc
 
-    def write(self, emitted: Sequence[Finding], ledger: RunningLedger, buckets: int) -> None:
-        """After a micro-batch: what to read again, and when the next barrier is due; the state has so many buckets."""
+    def write(
+        self,
+        emitted: Sequence[Finding],
+        wanted: Mapping[CensusReason, Iterable[TopicPartition]],
+        buckets: int,
+        ledger_ms: TimestampMs,
+    ) -> None:
+        """After a micro-batch: what to read again and to describe, and when the next barrier is due.
+
+        Args:
+            emitted: the output of the micro-batch.
+            wanted: partitions that the driver wants to be described.
+            buckets: the number of buckets of the state.
+            ledger_ms: when the ledger needs the next barrier.
+        """
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
-        due = next_barrier_due(counts, buckets, ledger.due_ms)
+        due = next_barrier_due(counts, buckets, ledger_ms)
         read = (finding for finding in emitted if isinstance(finding, DataRead))
-        self._file.write(requests_after(emitted, ledger.refuted), due, read)
+        self._file.write(requests_after(emitted, wanted), due, read)
 
 
 # The certificate files of the connection to Kafka: whether they were renewed since the clients were made.

@@ -19,6 +19,8 @@ from typing import Protocol
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.facts import StandsAt
+from txnwatch.state.model.findings import CensusReason
+from txnwatch.state.model.pauses import GrowingPause
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
@@ -46,6 +48,7 @@ from txnwatch.streaming.source.planner import (
     Limits,
     ListedPartition,
     Listing,
+    RereadRequest,
     is_of_census,
     plan,
     to_describe,
@@ -118,7 +121,7 @@ def _found(answers: Mapping[TopicPartition, ListedOffset | Problem]) -> dict[Top
 
 # Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.
 MANY_PARTITIONS = 10_000
-LONGEST_REFRESH_S = 30.0
+FIRST_REFRESH_S, LONGEST_REFRESH_S = 0.25, 30.0
 _NEVER_SHOWN = ""  # the topic id of a partition that is known only by its name
 
 
@@ -127,6 +130,7 @@ class Lister:
 
     Attributes:
         looked_s, idle_until_s: when the metadata was refreshed, and until when a barrier may be skipped (monotonic).
+        away: the partitions whose leaders have not answered at the last barrier.
         absences: how often in a row a topic that is read was missing from the metadata.
         granted: the requests of the job that are being served.
         schedule: decides which partitions are described.
@@ -144,7 +148,10 @@ class Lister:
         self.now_ms = now_ms
         self._clock_base = base
         self.looked_s = -math.inf
+        self.away: set[TopicPartition] = set()
         self._settled_pause_s = 0.0
+        self._away_before: set[TopicPartition] = set()
+        self._away_pause = GrowingPause(FIRST_REFRESH_S, LONGEST_REFRESH_S)
         self.idle_until_s = 0.0
         self.absences: Counter[str] = Counter()
         self.granted = GrantedRequests()
@@ -166,23 +173,38 @@ class Lister:
         requests = wanted.requests
         self.budget.learn(wanted.volumes)
         due = self.granted.due(previous, requests)
-        is_settled = not (requests or self.schedule.has_absences or any(self.absences.values()))
+        is_settled = not (
+            self._need_barrier(requests, due) or self.schedule.has_absences or any(self.absences.values())
+        )
         listing = self._listing(previous, to_describe(due, previous), is_settled=is_settled)
         if listing is None:
             return None
         limits = self.limits if limited else Limits()
         following = plan(previous, listing, limits, to_read_again(due))
+        due = {request for request in due if request.partition not in self.away}
         self.granted.count(following, due, requests)
         asked = [request.partition for request in due if is_of_census(request)] + sorted(self.looks.due)
         asked += following.let_go
         census = self.schedule.next_census(previous, following, asked)
-        is_idle = census is None and not requests and time.monotonic() < self.idle_until_s
+        is_idle = census is None and not self._need_barrier(requests, due) and time.monotonic() < self.idle_until_s
         if is_idle and can_skip(previous, following, wanted.next_due):
             return None
         self._take_ends(following)
         self.idle_until_s = time.monotonic() + IDLE_S
         self._censuses = {following.barrier: census}
         return following
+
+    def _need_barrier(self, requests: Iterable[RereadRequest], due: Collection[RereadRequest]) -> bool:
+        """Whether one of the requests needs the next barriers.
+
+        Without an answer of the leader no barrier serves it. A census that has failed comes again after its pause.
+        """
+        return any(
+            request.partition not in self.away
+            and request.partition not in self.schedule.missing
+            and (request in due or request.why is not CensusReason.FAILED)
+            for request in requests
+        )
 
     def look_where_it_stands(
         self, previous: SourceOffset, answers: Mapping[TopicPartition, ListedPartition]
@@ -276,10 +298,12 @@ class Lister:
         """Refreshes the metadata if it is due or lacks a topic of `names`. Returns whether there is any metadata.
 
         The interval grows with the number of partitions. It stays short while a topic is missing, or while the job
-        requests a re-read or a census, because a re-created topic causes such requests.
+        requests a re-read or a census, because a re-created topic causes such requests. If another leader does not
+        answer, the metadata is refreshed at once: it may have moved. While it does not answer, pauses grow.
         """
         now, known = time.monotonic(), self._cluster.metadata
         pause_s = self._settled_pause_s if is_settled else self.options.metadata_refresh_s
+        pause_s = min(pause_s, self._pause_for_away_s())
         if known is not None and now < self.looked_s + pause_s and names <= known.topics.keys():
             return True
         try:
@@ -288,6 +312,8 @@ class Lister:
         except BrokerError:
             return self._cluster.metadata is not None
         self.looked_s = now
+        if self._away_before:
+            self._away_pause.next()
         usual_s = self.options.metadata_refresh_s
         partitions = sum(len(one.partitions) for one in known.topics.values())
         self._settled_pause_s = max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
@@ -305,6 +331,16 @@ class Lister:
                 self.absences[name] += 1
                 self.looked_s = -math.inf
         return True
+
+    def _pause_for_away_s(self) -> float:
+        """How long the metadata is not refreshed because of leaders that do not answer; begins another barrier."""
+        are_others = bool(self.away - self._away_before)
+        self._away_before, self.away = self.away, set()
+        if are_others or not self._away_before:
+            self._away_pause.end()
+        if are_others:
+            return 0.0
+        return self._away_pause.length if self._away_before else math.inf
 
     def is_missing(self, name: str) -> bool:
         """Whether a topic that is read is missing or was replaced, but this is not yet certain.
@@ -376,8 +412,7 @@ class Lister:
         answers = self._cluster.list_offsets(
             partitions, timestamp=timestamp, isolation=isolation, timeout_s=self.options.list_timeout_s
         )
-        if any(isinstance(answer, Problem) for answer in answers.values()):
-            self.looked_s = -math.inf  # a leader has moved or failed: refresh the metadata before the next round
+        self.away.update(partition for partition, answer in answers.items() if isinstance(answer, Problem))
         return answers
 
     def _with_connections(

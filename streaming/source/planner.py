@@ -273,13 +273,15 @@ def census_of(partition: TopicPartition, why: CensusReason) -> RereadRequest:
     return RereadRequest(partition, None, why)
 
 
-def requests_after(emitted: Collection[Finding], doubted: Iterable[TopicPartition]) -> set[RereadRequest]:
+def requests_after(
+    emitted: Collection[Finding], wanted: Mapping[CensusReason, Iterable[TopicPartition]]
+) -> set[RereadRequest]:
     """The requests after a batch: gaps to read again, and partitions to describe.
 
-    `emitted` has the open transactions of every bucket, including those emitted in earlier batches. `doubted` are
-    partitions whose leader contradicted a candidate: the leader must describe them again.
+    `emitted` has the open transactions of every bucket, including those emitted in earlier batches. `wanted` are
+    partitions that the driver wants to be described: a leader has contradicted a candidate, or a census has failed.
     """
-    requests = {census_of(partition, CensusReason.DOUBT) for partition in doubted}
+    requests = {census_of(partition, why) for why, partitions in wanted.items() for partition in partitions}
     requests.update(census_of(partition, CensusReason.STANDING) for partition in _held_by_nobody_known(emitted))
     unread: dict[TopicPartition, Offset] = {}
     for finding in emitted:

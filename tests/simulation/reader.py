@@ -237,7 +237,7 @@ class WorldReader:
 
     def requests_after(self, emitted: list[Finding]) -> set[RereadRequest]:
         """What the driver asks its source for."""
-        rereads = requests_after(emitted, ())
+        rereads = requests_after(emitted, {})
         standing = [at.partition for one in emitted if isinstance(one, OpenTransactions) for at in one.blocked]
         known = sum(census_of(partition, CensusReason.STANDING) not in rereads for partition in standing)
         self.seen["last stable offset stands, held by somebody known"] += known

@@ -74,7 +74,7 @@ def _log_first(partitions: set[TopicPartition]) -> tuple[TopicPartition, ...]:
 # Partitions whose leaders did not describe their producers, from the results of the census.
 #
 # A partition that has failed counts as not described until a census describes it, or until a round does not ask for it:
-# then it is deleted. A scanned one is requested again at every barrier (`CensusReason.FAILED`).
+# then it is deleted. Until then it is requested again (`CensusReason.FAILED`). The state remembers the scanned ones.
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from support.log_lines import LogLines
 from txnwatch.app import Watch
 from txnwatch.config import RunSettings
 from txnwatch.named_files import NamedFiles
-from txnwatch.state.model.findings import BucketCount, CensusRequest, Finding
+from txnwatch.state.model.findings import BucketCount, CensusReason, CensusRequest, CensusResult, Finding, Unproven
 from txnwatch.state.model.values import NEVER_MS, TopicPartition
 from txnwatch.streaming.source.driver_file import DriverRequests, NextBarrierDue, read_driver_file
 from txnwatch.streaming.source.planner import RereadRequest
@@ -40,6 +40,14 @@ def test_the_source_is_told_what_a_batch_wants_and_when_the_next_barrier_is_due(
     watch.on_batch(6, emitted(watch))
     requests = frozenset([RereadRequest(ORDERS, None, CensusRequest(ORDERS).why)])
     assert read_driver_file(str(watch.files.driver_file)) == DriverRequests(requests, NextBarrierDue(7, 900))
+
+
+def test_a_partition_whose_census_has_failed_is_described_again_until_it_has_an_answer(watch: Watch) -> None:
+    failed = frozenset({RereadRequest(ORDERS, None, CensusReason.FAILED)})
+    results = {CensusResult((ORDERS,)): failed, None: failed, CensusResult(described=(ORDERS,)): frozenset()}
+    for result, wanted in results.items():
+        watch.on_batch(6, [Unproven(()), *([result] if result is not None else [])])
+        assert read_driver_file(str(watch.files.driver_file)).requests == wanted
 
 
 def test_the_sinks_have_a_batch_before_the_source_is_told(watch: Watch) -> None:

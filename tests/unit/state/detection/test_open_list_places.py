@@ -157,7 +157,7 @@ def test_no_census_is_wanted_for_an_offset_whose_owner_had_no_place_at_first() -
         emitted = run.batch(*(LastStable(partition_of(number), "id", 5) for number in range(FOLLOWED, MANY)))
         known = driver.whole(emitted)
     assert any(isinstance(finding, OpenTransactions) and finding.blocked for finding in known)
-    wanted = requests_after(known, ())
+    wanted = requests_after(known, {})
     assert wanted.isdisjoint(census_of(partition_of(number), CensusReason.STANDING) for number in range(MANY))
 
 

@@ -18,10 +18,11 @@ from txnwatch.streaming.source import lister as lister_module
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
-from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.options import SourceOptions, parse_options
 
 BROKER = Endpoint("a", 1)
 OPTIONS = parse_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": ".*"})
+BY_CENSUS = parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "none", "censusPattern": "orders|other"})
 NOTHING_YET = SourceOffset("", 0, 0, 0, {})
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("other", 0)
 
@@ -100,6 +101,22 @@ def test_a_request_is_looked_after_as_soon_as_on_a_small_cluster(clock: Clock) -
     assert cluster.asked == [None]
     lister.look_around(NOTHING_YET, set(), is_settled=False)
     assert cluster.asked == [None, None]
+
+
+@pytest.mark.parametrize("options", [OPTIONS, BY_CENSUS], ids=["scanned", "by census"])
+def test_while_a_leader_does_not_answer_the_metadata_is_asked_for_after_growing_pauses(
+    clock: Clock, options: SourceOptions
+) -> None:
+    cluster = Counting({"orders": 1, "other": 1, TRANSACTION_STATE_TOPIC: 1})
+    lister, offset, begin_s = Lister(options, cluster, now_ms=lambda: 0), NOTHING_YET, clock.now_s
+    asked: list[float] = []
+    for barrier in range(72):
+        cluster.away = {ORDERS, OTHER} if barrier >= 64 else {ORDERS} if barrier > 0 else set()
+        count = len(cluster.asked)
+        offset = lister.next_offset(offset) or offset
+        asked += [clock.now_s - begin_s] * (len(cluster.asked) - count)
+        clock.now_s += 0.25
+    assert asked == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 13.0, 16.25, 16.75, 17.75]
 
 
 def test_a_topic_that_a_transaction_names_is_looked_for_at_once(clock: Clock) -> None:

@@ -35,15 +35,15 @@ def test_a_partition_that_is_to_be_read_again_is_described_as_well_if_a_proof_wa
     unread = [ReadLimitReached(ORDERS, 7), OutstandingGap(ORDERS, 5)]
     at = RereadRequest(ORDERS, 5)
     proof = census_of(ORDERS, CensusReason.PROOF)
-    assert requests_after([*unread, CensusRequest(ORDERS)], ()) == {at, proof}
-    assert requests_after([CensusRequest(ORDERS), *unread], ()) == {at, proof}
-    assert requests_after(unread, [ORDERS]) == {at, census_of(ORDERS, CensusReason.DOUBT)}
+    assert requests_after([*unread, CensusRequest(ORDERS)], {}) == {at, proof}
+    assert requests_after([CensusRequest(ORDERS), *unread], {}) == {at, proof}
+    assert requests_after(unread, {CensusReason.DOUBT: [ORDERS]}) == {at, census_of(ORDERS, CensusReason.DOUBT)}
     lost = [OutstandingGap(ORDERS, Remedy.CENSUS), ReadLimitReached(ORDERS, 5)]
-    assert requests_after(lost, ()) == {at, census_of(ORDERS, CensusReason.GAP)}
+    assert requests_after(lost, {}) == {at, census_of(ORDERS, CensusReason.GAP)}
 
 
 def test_of_several_places_to_read_again_from_the_lowest_counts() -> None:
-    assert requests_after([ReadLimitReached(ORDERS, 5), OutstandingGap(ORDERS, 7)], ()) == {RereadRequest(ORDERS, 5)}
+    assert requests_after([ReadLimitReached(ORDERS, 5), OutstandingGap(ORDERS, 7)], {}) == {RereadRequest(ORDERS, 5)}
 
 
 HOLDERS = {
@@ -64,6 +64,6 @@ def test_a_last_stable_offset_is_asked_about_where_nothing_known_holds_it(
 ) -> None:
     wanted = {census_of(ORDERS, CensusReason.STANDING)} if is_asked else set()
     blocked = OpenTransactions(0, (), (PartitionOffset(ORDERS, 10),))
-    assert requests_after([blocked, *known], ()) == wanted
-    assert requests_after([*known, blocked], ()) == wanted
-    assert requests_after(known, ()) == set()
+    assert requests_after([blocked, *known], {}) == wanted
+    assert requests_after([*known, blocked], {}) == wanted
+    assert requests_after(known, {}) == set()

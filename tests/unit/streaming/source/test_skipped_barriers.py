@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.ports import ListedOffset
-from txnwatch.state.model.values import NEVER_MS, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
+from txnwatch.state.model.values import NEVER_MS, TRANSACTION_STATE_TOPIC, BrokerId, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.client.notations import Endpoint
@@ -25,10 +26,14 @@ from txnwatch.streaming.source.planner import RereadRequest, census_of
 ORDERS = TopicPartition("orders", 0)
 BROKER = Endpoint("a", 1)
 ROUNDS = 6
+SCANNED = {"subscribePattern": ".*"}
+BY_CENSUS = {"subscribe": "none", "censusPattern": ORDERS.topic}
 
 
 class IdleBroker(Cluster):
-    """Every partition ends where it ended before."""
+    """Every partition ends where it ended before, if it answers."""
+
+    away: AbstractSet[TopicPartition] = frozenset()
 
     def metadata_from(self, _: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
         del topics
@@ -37,8 +42,10 @@ class IdleBroker(Cluster):
             "cluster", {1: BROKER}, {name: TopicInfo(name, name, {0: PartitionInfo(1, 0)}) for name in names}
         )
 
-    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
-        return dict.fromkeys(partitions, ListedOffset(10, 0, 1))
+    def list_offsets(
+        self, partitions: Iterable[TopicPartition], **_: Any
+    ) -> dict[TopicPartition, ListedOffset | Problem]:
+        return {one: Problem("away") if one in self.away else ListedOffset(10, 0, 1) for one in partitions}
 
     def connection_to_keep(self, _: BrokerId) -> str:
         return ""
@@ -47,18 +54,13 @@ class IdleBroker(Cluster):
 class Idle:
     """A lister on a cluster where nothing changes, and where no bucket waits for a time."""
 
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, chosen: Mapping[str, str] = SCANNED) -> None:
         self.now_s = 1_000.0
         monkeypatch.setattr(listing, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         self.file, self.requests = DriverFile(directory / "driver"), set[RereadRequest]()
-        options = parse_options(
-            {
-                "kafka.bootstrap.servers": "a:1",
-                "subscribePattern": ".*",
-                "driverFile": str(self.file.path),
-            }
-        )
-        self.lister = Lister(options, IdleBroker([BROKER], options.security))
+        options = parse_options({"kafka.bootstrap.servers": "a:1", "driverFile": str(self.file.path), **chosen})
+        self.broker = IdleBroker([BROKER], options.security)
+        self.lister = Lister(options, self.broker)
         self.offset = SourceOffset.beginning()
         while self.has_barrier():
             assert self.offset.barrier < ROUNDS, "reading has begun and is at the end"
@@ -89,6 +91,28 @@ def test_a_request_has_a_barrier_in_every_round_also_while_it_is_backed_off(idle
     assert idle.lister.census_of(idle.offset.barrier) is None, "the last request was backed off"
     idle.file.write((), NextBarrierDue(idle.offset.barrier, NEVER_MS))
     assert not idle.has_barrier()
+
+
+def test_a_census_that_has_failed_has_a_barrier_when_its_pause_is_over(idle: Idle) -> None:
+    idle.requests = {census_of(ORDERS, CensusReason.FAILED)}
+    idle.file.write(idle.requests, NextBarrierDue(idle.offset.barrier, NEVER_MS))
+    assert [idle.has_barrier() for _ in range(3)] == [True, True, False], "the second pause is two barriers"
+    assert idle.lister.census_of(idle.offset.barrier) is not None
+
+
+def test_a_census_that_has_failed_waits_for_a_leader_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = Idle(tmp_path, monkeypatch, BY_CENSUS)
+    idle.broker.away = {ORDERS}
+    idle.requests = {census_of(ORDERS, CensusReason.FAILED)}
+    idle.file.write(idle.requests, NextBarrierDue(idle.offset.barrier, NEVER_MS))
+    assert not any(idle.has_barrier() for _ in range(ROUNDS))
+    idle.broker.away = set()
+    assert idle.has_barrier()
+    census = idle.lister.census_of(idle.offset.barrier)
+    assert census is not None
+    assert census.asked.keys() == {ORDERS}, "at once"
 
 
 def test_a_producer_snapshot_that_is_due_has_a_barrier(idle: Idle) -> None:
