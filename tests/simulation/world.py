@@ -22,7 +22,7 @@ from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
 from simulation.shared_ids import TWO_IDS, share_producer_ids
 from simulation.span_id import SpanId
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 
 MOST_CLIENTS, MOST_PARTITIONS, MOST_LOGS = 3, 3, 2
 TOPICS = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("pay-ments", 0))
@@ -156,10 +156,7 @@ class World:
     def create_log(self) -> None:
         """The coordinators' log under an id of its own, and nothing in it; coordinators remember what it holds."""
         self.forget_log()
-        self.logs[:] = [
-            PartitionLog(TopicPartition(TRANSACTION_STATE_TOPIC, number), f"log-id-{self.log_number}")
-            for number in range(self.setting.logs)
-        ]
+        self.logs[:] = [PartitionLog(log_numbered(at), f"log-id-{self.log_number}") for at in range(self.setting.logs)]
         self.coordinators.transactions.clear()
         self.coordinators.markers.clear()
 
