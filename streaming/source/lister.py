@@ -42,7 +42,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule, behind_at
 from txnwatch.streaming.source.driver_file import NextBarrierDue, read_driver_file
 from txnwatch.streaming.source.offsets import LookedAt, Position, SourceOffset, is_begun
-from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
+from txnwatch.streaming.source.options import EARLIEST, LATEST, Offsets, SourceOptions
 from txnwatch.streaming.source.planner import (
     GrantedRequests,
     Limits,
@@ -54,7 +54,7 @@ from txnwatch.streaming.source.planner import (
     to_describe,
     to_read_again,
 )
-from txnwatch.streaming.source.scan_budget import ScanBudget
+from txnwatch.streaming.source.scan_budget import Extent, ScanBudget
 from txnwatch.streaming.source.standing_looks import StandingLooks
 
 # Where the reading of a partition begins.
@@ -158,7 +158,8 @@ class Lister:
         self.limits = Limits(options.max_offsets_per_trigger)
         self.schedule = SnapshotSchedule(options)
         self.looks = StandingLooks()
-        self.budget = ScanBudget(options.max_bytes_per_second, options.is_first)
+        is_from_latest = options.starting_offsets == LATEST
+        self.budget = ScanBudget(options.max_bytes_per_second, options.is_first, wants_backlog=not is_from_latest)
         self._scan_interval = ScanInterval()
         self._censuses: dict[BarrierNumber, Census | None] = {}
 
@@ -189,7 +190,7 @@ class Lister:
         is_idle = census is None and not self._need_barrier(requests, due) and time.monotonic() < self.idle_until_s
         if is_idle and can_skip(previous, following, wanted.next_due):
             return None
-        self._take_ends(following)
+        self._take_extents(following, requests)
         self.idle_until_s = time.monotonic() + IDLE_S
         self._censuses = {following.barrier: census}
         return following
@@ -287,12 +288,20 @@ class Lister:
         }
         return {**missing, **self.budget.looked(previous, listed)}
 
-    def _take_ends(self, following: SourceOffset) -> None:
-        """Gives the ends of a listing to the budget, if it wants them."""
+    def _take_extents(self, following: SourceOffset, requests: Iterable[RereadRequest]) -> None:
+        """Gives what there is to read after a listing to the budget, if it wants it.
+
+        A task that has stopped at a limit has left a rest, which the job requests.
+        """
         now_s = time.monotonic()
         if self.budget.is_due(now_s):
-            scanned = {at: one.listed for at, one in following.read_positions.items() if is_data(at)}
-            self.budget.take({**self.looks.ends, **scanned}, now_s)
+            rests = to_read_again(requests)
+            scanned = {
+                at: Extent(min(one.offset, rests.get(at, one.offset)), one.listed)
+                for at, one in following.read_positions.items()
+                if is_data(at)
+            }
+            self.budget.take({**self.looks.extents, **scanned}, now_s)
 
     def look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
         """Refreshes the metadata if it is due or lacks a topic of `names`. Returns whether there is any metadata.

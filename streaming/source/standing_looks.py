@@ -25,6 +25,7 @@ from txnwatch.state.model.facts import StandsAt
 from txnwatch.state.model.pauses import doubled
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import BarrierNumber, LeaderEpoch, Offset, Problem, TopicPartition
+from txnwatch.streaming.source.scan_budget import Extent
 
 LONGEST_PAUSE: Final = 8  # looks; short, because a leader may not have answered, and more may hang above what stands
 
@@ -71,9 +72,9 @@ class StandingLooks:
         self._number = 0  # of the look; a barrier that is left out is a look, too
 
     @property
-    def ends(self) -> dict[TopicPartition, Offset]:
-        """The ends at the last look at each partition."""
-        return {at: look.end for at, look in self._looks.items()}
+    def extents(self) -> dict[TopicPartition, Extent]:
+        """From where to where each partition would be read, if its scan began at the last look."""
+        return {at: Extent(look.stable, look.end) for at, look in self._looks.items()}
 
     def moved(self, ends: Mapping[TopicPartition, ListedOffset]) -> list[TopicPartition]:
         """The partitions whose last stable offset has to be requested, because their end is another one."""

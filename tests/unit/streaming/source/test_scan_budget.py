@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from support.facts import ORDERS, PAYMENTS
-from txnwatch.state.model.facts import TopicVolume
-from txnwatch.state.model.values import BarrierNumber, Offset, TopicPartition
+from txnwatch.state.model.facts import DataRead, TopicVolume
+from txnwatch.state.model.ports import ListedOffset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, Offset, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.client.notations import Endpoint
+from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.source import lister as lister_module
+from txnwatch.streaming.source.driver_file import DriverFile
+from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import LookedAt, SourceOffset
-from txnwatch.streaming.source.scan_budget import WINDOW_S, ScanBudget, beyond
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.planner import RereadRequest
+from txnwatch.streaming.source.scan_budget import WINDOW_S, Extent, ScanBudget, beyond
 
 LOGS = TopicPartition("logs", 0)
 IDS = {ORDERS: "o", PAYMENTS: "p", LOGS: "l"}
@@ -75,15 +89,45 @@ def test_the_choice(
     assert beyond(BUDGET, rates, looked) == expected
 
 
-class Watch:
-    """Partitions to which a given number of offsets is written in each window; an offset has ten bytes."""
+class OneBroker(Cluster):
+    """Leads everything; all partitions end at the same offset."""
 
-    def __init__(self, first: str = "", looked: Mapping[TopicPartition, LookedAt] | None = None) -> None:
-        self.budget = ScanBudget(int(BUDGET), lambda name: name == first)
+    def __init__(self, end: int) -> None:
+        super().__init__([Endpoint("a", 1)], Security())
+        self.end = Offset(end)
+
+    def metadata_from(self, endpoint: Endpoint, _: Iterable[str] | None = None) -> Metadata:
+        names = (ORDERS.topic, TRANSACTION_STATE_TOPIC)
+        found = {name: TopicInfo(name, name, {0: PartitionInfo(1, 0)}) for name in names}
+        return Metadata("cluster", {1: endpoint}, found)
+
+    def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
+        return dict.fromkeys(partitions, ListedOffset(self.end, 0, 1))
+
+    def connection_to_keep(self, _: BrokerId) -> str:
+        return ""
+
+
+class Watch:
+    """Partitions to which a given number of offsets is written in each window; an offset has ten bytes.
+
+    Attributes:
+        unread: how many offsets below its end the reading of a partition goes on, or would begin.
+    """
+
+    def __init__(
+        self, first: str = "", looked: Mapping[TopicPartition, LookedAt] | None = None, *, wants_backlog: bool = False
+    ) -> None:
+        self.budget = ScanBudget(int(BUDGET), lambda name: name == first, wants_backlog=wants_backlog)
+        self.unread: dict[TopicPartition, int] = {}
         self.offset = SourceOffset("", BarrierNumber(7), 0, 0, {}, looked=dict(looked or {}))
         self.ends = dict.fromkeys(IDS, Offset(0))
         self.now_s = 50.0
-        self.budget.take(self.ends, self.now_s)
+        self.budget.take(self.extents, self.now_s)
+
+    @property
+    def extents(self) -> dict[TopicPartition, Extent]:
+        return {at: Extent(Offset(end - self.unread.get(at, 0)), end) for at, end in self.ends.items()}
 
     def read(self, *topics: str, has_transactions: bool = True) -> None:
         self.budget.learn({topic: TopicVolume(100, 1000, has_transactions) for topic in topics})
@@ -94,7 +138,7 @@ class Watch:
             self.ends[at] = Offset(self.ends[at] + int(WINDOW_S) * written.get(at.topic, 0))
         self.now_s += WINDOW_S
         assert self.budget.is_due(self.now_s)
-        self.budget.take(self.ends, self.now_s)
+        self.budget.take(self.extents, self.now_s)
         looked = self.budget.looked(self.offset, IDS)
         self.offset = replace(self.offset, barrier=BarrierNumber(self.offset.barrier + 1), looked=looked)
         return set(looked)
@@ -122,6 +166,43 @@ def test_what_is_first_is_scanned_and_what_has_no_transactions_is_not() -> None:
     watch.read("orders", "logs")
     watch.read("payments", has_transactions=False)
     assert watch.window(orders=50, logs=40, payments=20) == {PAYMENTS}
+
+
+def test_a_backlog_that_is_not_read_within_a_window_is_not_read() -> None:
+    watch = Watch()
+    watch.read("orders", "payments", "logs")
+    watch.unread = {LOGS: 600, ORDERS: 300}
+    assert watch.window(orders=10) == set(), "100 of 100 offsets a second are to be read"
+    watch.unread = {LOGS: 601, ORDERS: 300}
+    assert watch.window(orders=10) == {LOGS}
+    watch.unread = {LOGS: 700}
+    assert watch.window() == {LOGS}, "its scan would begin that far below its end"
+    watch.unread = {}
+    assert watch.window() == set(), "at once: a backlog is no rate, which falls slowly"
+
+
+def test_a_backlog_that_somebody_wants_is_read_however_long_that_takes() -> None:
+    watch = Watch(wants_backlog=True)
+    watch.read("orders", "payments", "logs")
+    watch.unread = {LOGS: 10**9}
+    assert watch.window(orders=10) == set()
+
+
+@pytest.mark.parametrize(("starting", "beyond_it"), [("latest", {ORDERS}), ("earliest", set())])
+def test_after_a_pause_the_rest_that_a_task_has_left_is_no_lag_to_carry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starting: str, beyond_it: set[TopicPartition]
+) -> None:
+    now_s = itertools.count(1_000, int(WINDOW_S))
+    monkeypatch.setattr(lister_module, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    file = DriverFile(tmp_path / "driver")
+    chosen = {"subscribe": ORDERS.topic, "maxBytesPerSecond": str(int(BUDGET)), "startingOffsets": starting}
+    options = parse_options({"kafka.bootstrap.servers": "a:1", "driverFile": str(file.path), **chosen})
+    lister, offset = Lister(options, OneBroker(1_000)), SourceOffset.beginning()
+    read = DataRead({ORDERS.topic: TopicVolume(100, 1_100, has_transactions=True)})
+    for _ in range(3):
+        offset = lister.next_offset(offset) or offset
+        file.write([RereadRequest(ORDERS, Offset(90))], read=[read])
+    assert offset.looked.keys() == beyond_it
 
 
 def test_what_is_not_known_stays_on_its_side() -> None:
