@@ -64,7 +64,7 @@ def run(directory: Path, rows: list[Row]) -> None:
             RawProducer(cluster, "somebody").init()  # the coordinators' log exists from here on
             arrivals = follow_arrivals(bootstrap)
             for way, flags in WAYS.items():
-                row = Row("budget", way, "MB/s", YARDSTICK)
+                row = Row("budget", way, "MB a second", YARDSTICK)
                 with RunningWatch(gate.address, directory / way, *flags, "--http-port", "0") as watch:
                     watch.until_ready()
                     for rate in RATES_MB:
