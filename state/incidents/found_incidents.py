@@ -74,6 +74,7 @@ from txnwatch.state.model.values import (
     SpanStart,
     TimestampMs,
     TopicPartition,
+    elapsed,
 )
 from txnwatch.state.model.verdicts import Reason, Verdict, rank
 from txnwatch.state.telling.commands import with_command
@@ -91,6 +92,7 @@ class SpanIncidents:
 
     Attributes:
         refuted: the partitions whose leader has refuted a candidate of the last batch.
+        unread: ends of spans whose markers did not fit into the time of the last batch.
     """
 
     book: Book
@@ -99,13 +101,15 @@ class SpanIncidents:
     queues: ConfirmationQueues
     answers: Answers
     refuted: set[TopicPartition] = field(default_factory=set)
+    unread: list[SpanEnded] = field(default_factory=list)
 
     def end_over(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Ends incidents whose span has ended, and drops the findings about it."""
         book = self.book
-        found = [(one, _key_of_end(one)) for one in emitted if isinstance(one, SpanEnded)]
+        over = [*self.unread, *(one for one in emitted if isinstance(one, SpanEnded))]
+        found = [(one, _key_of_end(one)) for one in over]
         ends = [(end, key, known) for end, key in found if (known := self._ended_by(end, key)) is not None]
-        ends = yield from ask(Within(END_BUDGET_MS, with_closing_markers(book, ends)))
+        ends, self.unread = yield from ask(Within(END_BUDGET_MS, with_closing_markers(book, ends)))
         names = {incident.transactional_id for ended, _, incident in ends if ended.how is SpanEnd.MARKER}
         named = sorted(name for name in names if name is not None)
         owners = (yield from ask(DescribeTransactions(named))) if named else {}
@@ -115,7 +119,7 @@ class SpanIncidents:
             view = proof.candidate.view if proof is not None else None
             resolution = ending.span_resolution(ended, incident, owner, now_ms, view, ours)
             yield from end_found_here(book, incident, resolution, now_ms)
-        for _, key in found:
+        for key in {key for _, key in found}.difference(map(_key_of_end, self.unread)):
             book.findings.over(key)
 
     def _ended_by(self, ended: SpanEnded, key: SpanKey) -> IncidentEvent | None:
@@ -239,20 +243,31 @@ class SpanIncidents:
 _EndOfIncident = tuple[SpanEnded, SpanKey, IncidentEvent]
 
 
-def with_closing_markers(book: Book, ends: Sequence[_EndOfIncident]) -> Plan[list[_EndOfIncident]]:
+def with_closing_markers(
+    book: Book, ends: Sequence[_EndOfIncident]
+) -> Plan[tuple[list[_EndOfIncident], list[SpanEnded]]]:
     """The ends, with the markers that the log of the partition shows and the state has not read.
 
     The state does not read them if the partition is watched by censuses only, or if a part of its log was not read. The
     evidence of another writer is not believed: it says where the marker is searched for.
+
+    Also returns the ends that have not had the whole time: their incidents stay open until the next batch.
     """
     found: list[_EndOfIncident] = []
+    unread: list[SpanEnded] = []
+    begin_ms = now_ms = yield from ask(Now())
     for ended, key, incident in ends:
         marker = None
         is_open_question = ended.marker is None and ended.how in _MAY_HAVE_MARKER
         if is_open_question and book.is_found(incident) and not ending.is_another(ended.span, incident):
-            marker = yield from closing_marker(incident)
+            spent_ms = elapsed(begin_ms, now_ms)
+            marker = (yield from closing_marker(incident)) if spent_ms < END_BUDGET_MS else None
+            now_ms = yield from ask(Now())
+            if marker is None and spent_ms > 0 and elapsed(begin_ms, now_ms) >= END_BUDGET_MS:
+                unread.append(ended)
+                continue
         found.append((ended if marker is None else ending.with_marker(ended, marker), key, incident))
-    return found
+    return found, unread
 
 
 def end_found_here(book: Book, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> Plan[None]:

@@ -179,11 +179,16 @@ class Ledger:
     def due_ms(self) -> TimestampMs:
         """When the next barrier has to be.
 
-        At once if a candidate waits for a fresh read, or the speaker has something left to say; while an incident is
-        open, for its next check, and for what is not known about it yet. What ends an incident is written to a log that
-        is read, or moves a last stable offset: that brings a barrier by itself.
+        At once if a candidate or an end waits for a fresh read, or the speaker has something left to say; while an
+        incident is open, for its next check, and for what is not known about it yet. What ends an incident is written
+        to a log that is read, or moves a last stable offset: that brings a barrier by itself.
         """
-        if self._queues.waiting or self._had_lease_ms is not None or (self.speaks and bool(self.book.untold)):
+        if (
+            self._queues.waiting
+            or self._spans.unread
+            or self._had_lease_ms is not None
+            or (self.speaks and bool(self.book.untold))
+        ):
             return AT_ONCE
         if not self.book.open_incidents:
             return NEVER_MS

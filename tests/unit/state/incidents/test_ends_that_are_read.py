@@ -12,10 +12,12 @@ from support.forged_events import Topic
 from support.incidents import an_event
 from support.ledger_world import LedgerWorld
 from txnwatch.state.evidence.ending import LOG_SHOWS_MS, LOOK_AGAIN_MS
+from txnwatch.state.incidents.found_incidents import END_BUDGET_MS
 from txnwatch.state.incidents.value_rules import problem_of
 from txnwatch.state.model.findings import SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.incident import IncidentEvent, Resolution
 from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.state.model.values import NEVER_MS
 
 
 def marked(stage: Any, candidate: SpanCandidate, *kinds: bool) -> None:
@@ -47,6 +49,41 @@ def test_an_end_that_only_a_check_shows_is_read_too() -> None:
     world.batch(after_ms=LOOK_AGAIN_MS)
     world.batch(after_ms=LOG_SHOWS_MS)
     assert end_of(world.topic.published[-1]).how == "committed"
+
+
+SLOW_MS = 60
+
+
+@pytest.mark.parametrize("slow_ms", [SLOW_MS, 2 * END_BUDGET_MS])
+def test_many_ends_at_once_are_all_read_in_as_many_batches_as_they_need(slow_ms: int) -> None:
+    world = LedgerWorld()
+    hangs = [world.hang(f"checkout-{number}") for number in range(20)]
+    world.batch(*hangs)
+    for candidate in hangs:
+        marked(world, candidate, True)
+        for _ in hangs:
+            world.admin.before("closing_marker", lambda: setattr(world, "now_ms", world.now_ms + slow_ms))
+    ends = [SpanEnded(one.producer_id, one.partition, one.span, SpanEnd.CENSUS, None) for one in hangs]
+    world.batch(*ends)
+    told = len(world.topic.published) - len(hangs)
+    assert 0 < told < len(hangs)
+    assert world.ledger.due_ms == 0, "the next batch goes on"
+    for _ in hangs:
+        world.batch()
+    assert [end_of(one).how for one in world.topic.published[len(hangs) :]] == ["committed"] * len(hangs)
+    assert world.ledger.due_ms == NEVER_MS
+
+
+def test_an_end_that_no_log_shows_is_told_without_its_marker() -> None:
+    world = LedgerWorld()
+    candidate = world.hang()
+    world.batch(candidate)
+    marked(world, candidate, True)
+    world.admin.partitions[candidate.partition].all_markers.clear()
+    world.admin.before("closing_marker", lambda: setattr(world, "now_ms", world.now_ms + END_BUDGET_MS))
+    world.batch(SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.CENSUS, None))
+    assert world.admin.asked.count("closing_marker") == 1, "it had all the time"
+    assert end_of(world.topic.published[-1]).how == "no_longer_open"
 
 
 def claim(candidate: SpanCandidate, **changes: Any) -> IncidentEvent:
