@@ -10,7 +10,15 @@ from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
-from txnwatch.state.model.incident import EndedBy, EndKind, ExpectedOutcome, GroupState, IncidentEvent, Resolution
+from txnwatch.state.model.incident import (
+    EndedBy,
+    EndKind,
+    ExpectedOutcome,
+    GroupState,
+    IncidentEvent,
+    Resolution,
+    transaction_incident_id,
+)
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, PartitionReading
 from txnwatch.state.model.transaction import (
     CoordinatorView,
@@ -223,20 +231,30 @@ def _is_being_ended(incident: IncidentEvent, owner: DescribedTransaction) -> boo
 def _described_end(incident: IncidentEvent, owner: DescribedTransaction, now_ms: TimestampMs) -> Resolution | None:
     """The resolution by the answer of the coordinator, if it shows how this transaction ended, and not a later one.
 
-    The start names the transaction: one that is aborted while it is empty has a start of its own.
+    The start names the transaction: one that is aborted while it is empty has a start of its own. The epoch does not:
+    old clients keep it, and a decision whose append has failed is followed by the other one.
     """
     outcome = decided_outcome(owner.state)
-    if outcome not in _END_OF or owner.producer_id != incident.producer_id:
+    if outcome not in _END_OF or not _has_its_start(incident, owner):
         return None
-    is_same_epoch = owner.producer_epoch == incident.producer_epoch
-    if RULE_OF[incident.verdict].family is Family.PREPARE:
-        is_its_own, by = is_same_epoch and outcome == incident.expected_outcome, EndedBy.UNKNOWN
-    else:
-        is_its_own = owner.start_ms == incident.open_since_ms
-        by = EndedBy.CLIENT if is_same_epoch else EndedBy.UNKNOWN
-    by = EndedBy.CLIENT if outcome == ExpectedOutcome.COMMIT else by
-    detail = f"the coordinator has it in state {owner.state}"
-    return _end(_END_OF[outcome], by, now_ms, detail) if is_its_own else None
+    # An incident about a decision has the epoch of that decision, which does not show who has raised it.
+    is_unraised = RULE_OF[incident.verdict].family is Family.ONGOING and owner.producer_epoch == incident.producer_epoch
+    by = EndedBy.CLIENT if outcome == ExpectedOutcome.COMMIT or is_unraised else EndedBy.UNKNOWN
+    return _end(_END_OF[outcome], by, now_ms, f"the coordinator has it in state {owner.state}")
+
+
+def _has_its_start(incident: IncidentEvent, owner: DescribedTransaction) -> bool:
+    """Whether the producer's transaction at the coordinator is that of the incident, by its start.
+
+    The id of an incident has the start of its transaction. `open_since_ms` is that start, or the time of the decision.
+    """
+    if owner.producer_id != incident.producer_id:
+        return False
+    if RULE_OF[incident.verdict].family is Family.ONGOING:
+        return owner.start_ms == incident.open_since_ms
+    name, verdict = owner.transactional_id, incident.verdict
+    named = transaction_incident_id(incident.cluster_id, name, owner.producer_id, owner.start_ms, verdict)
+    return incident.incident_id == named
 
 
 def partition_gone(now_ms: TimestampMs) -> Resolution:

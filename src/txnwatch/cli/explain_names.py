@@ -38,7 +38,7 @@ from txnwatch.cli.explanation import (
 )
 from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.open_anywhere import open_anywhere, with_strays
-from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
+from txnwatch.cli.past_ids import ends_of, former_owner, former_text, nobody_has, place_of, tombstone_of
 from txnwatch.state.evidence.contention import contention_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
@@ -128,7 +128,8 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     if described.is_live:
         explained = with_replicas(cluster, explained)
     explained = _with_moved(explained, moved_of(cluster, transactional_id, records), described.producer_id)
-    return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
+    ends = ends_of(known.records, described.producer_id)
+    return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, ends))
 
 
 def _with_moved(explained: Explanation, moved: MovedId | None, producer_id: ProducerId) -> Explanation:
@@ -196,7 +197,8 @@ def of_former_id(question: Question, transactional_id: str) -> Explanation | Non
     again = "" if anywhere.strays else " Its application may start again at any time."
     had = f"It had producer id {' and '.join(map(str, sorted(producer_ids_of(records))))}.{again}"
     explained = with_strays(question, replace(explained, text=(*explained.text, had)), anywhere)
-    return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
+    own = ends_of(records, producer_id)
+    return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, own))
 
 
 def producer_ids_of(records: Iterable[LogRecord]) -> set[ProducerId]:

@@ -89,14 +89,14 @@ def former_text(producer_id: ProducerId, owner: FormerOwner) -> str:
 
 
 class OwnerEnds(NamedTuple):
-    """The transactional id of a producer id, and how its transactions have ended; None and empty if not known."""
+    """The transactional id of a producer id, and how its transactions under it ended; None and empty if not known."""
 
     transactional_id: str | None
     ends: tuple[PastEnd, ...] = ()
 
 
 def owner_of(cluster: Cluster, producer_id: ProducerId) -> OwnerEnds:
-    """The id that has or had the producer id, and the ends of its transactions that the log still shows."""
+    """The id that has or had the producer id, and the ends of its transactions under it that the log still shows."""
     listing = ClusterAdmin(cluster).list_transactions([producer_id])
     name = next((row.transactional_id for row in listing.transactions if row.producer_id == producer_id), None)
     if name is None:
@@ -104,7 +104,21 @@ def owner_of(cluster: Cluster, producer_id: ProducerId) -> OwnerEnds:
     if name is None:
         return OwnerEnds(None)
     records, _ = read_records_anywhere(cluster, name)
-    return OwnerEnds(name, tuple(past_ends(history_of(records))))
+    return OwnerEnds(name, ends_of(records, producer_id))
+
+
+def ends_of(records: Sequence[LogRecord], producer_id: ProducerId) -> tuple[PastEnd, ...]:
+    """The ends of an id whose markers have a producer id; under another one, the id had the same epochs again.
+
+    The decision names the producer id of the markers: Complete* may name the next one.
+    """
+    own = {
+        (record.partition or 0, record.offset)
+        for record in records
+        if record.value is not None and record.value.producer_id == producer_id
+    }
+    ends = past_ends(history_of(records))
+    return tuple(end for end in ends if (end.decided.log_partition, end.decided.log_offset) in own)
 
 
 def last_commit(cluster: Cluster, described: DescribedTransaction) -> PastEnd | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from txnwatch.cli.explain_names import participants_of
-from txnwatch.cli.past_ids import FormerOwner, former_text, tombstone_of
-from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, UnknownTransactionalId
+from txnwatch.cli.past_ids import FormerOwner, ends_of, former_text, tombstone_of
+from txnwatch.state.evidence.past_ends import EndCause, ended_with, past_ends
+from txnwatch.state.model.transaction import DescribedTransaction, Marker, NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import Problem, TopicPartition
-from txnwatch.streaming.log.coordinator_log import LogRecord
+from txnwatch.streaming.log.coordinator_log import LogRecord, history_of
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 AT_MS = 1_700_000_000_000
@@ -53,3 +56,40 @@ def test_only_the_last_record_is_a_tombstone_of_now() -> None:
 def test_the_participants_of_all_records_are_known() -> None:
     expected = {TopicPartition("orders", 0), TopicPartition("orders", 2), TopicPartition("a-b", 1)}
     assert participants_of([RECORD, TOMBSTONE]) == expected
+
+
+def a_life(producer_id: int, ends_at_epoch: int, begin_ms: int, first: int) -> list[LogRecord]:
+    """One aborted transaction of an old client; the coordinator ends it if its epoch is not 0."""
+
+    def record(state: S, number: int, epoch: int, at_ms: int) -> LogRecord:
+        held = VALUE.partitions if state.is_live else ()
+        value = replace(VALUE, producer_id=producer_id, producer_epoch=epoch, state=state, partitions=held)
+        value = replace(value, last_update_ms=at_ms, start_ms=begin_ms)
+        return LogRecord(3, first + number, at_ms, "app", value, 0)
+
+    return [
+        record(S.ONGOING, 0, 0, begin_ms),
+        record(S.PREPARE_ABORT, 1, ends_at_epoch, begin_ms + 70_000),
+        record(S.COMPLETE_ABORT, 2, ends_at_epoch, begin_ms + 70_010),
+    ]
+
+
+def test_a_marker_belongs_to_an_end_under_its_producer_id() -> None:
+    """An id that has expired begins again with another producer id, and with the epochs of before."""
+    records = [*a_life(7, 0, AT_MS, 10), *a_life(9, 1, AT_MS + 700_000_000, 20)]
+    by_hand = Marker(50, 1, commit=False, coordinator_epoch=0, timestamp_ms=AT_MS + 80_000)
+    assert ended_with(past_ends(history_of(records)), by_hand) is not None
+    assert ended_with(ends_of(records, 7), by_hand) is None
+    its_own = ended_with(ends_of(records, 9), by_hand)
+    assert its_own is not None
+    assert its_own.cause is EndCause.TIMEOUT_OR_FENCE
+
+
+def test_an_end_that_gives_the_id_another_producer_id_is_one_of_the_former() -> None:
+    """The epochs are exhausted: Prepare* has the producer id of the markers, and Complete* the next one."""
+    prepared, complete = a_life(7, 0, AT_MS, 10)[1:]
+    assert complete.value is not None
+    complete = complete._replace(value=replace(complete.value, producer_id=9))
+    (end,) = ends_of([prepared, complete], 7)
+    assert end.complete_ms == complete.timestamp_ms
+    assert ends_of([prepared, complete], 9) == ()

@@ -25,7 +25,7 @@ from txnwatch.state.evidence.ending import (
     unexplained_since,
     with_owner,
 )
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent, transaction_incident_id
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer, PartitionReading
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
@@ -76,8 +76,22 @@ def test_the_end_of_a_span(reading: PartitionReading, absences: int, how: str | 
 LATE = an_event(
     verdict="late", topic=None, partition=None, txn_start_offset=None, topic_id=None, transaction_state="Ongoing"
 )
-STUCK = changed(LATE, verdict=Verdict.STUCK_PREPARE, transaction_state="PrepareAbort", expected_outcome="abort")
-SAME = replace(HOLDER, start_ms=OPEN_SINCE_MS, producer_epoch=LATE.producer_epoch)
+DECIDED_MS = OPEN_SINCE_MS - 70_000  # the start of the transaction whose decision is incomplete since OPEN_SINCE_MS
+STUCK = changed(
+    LATE,
+    incident_id=transaction_incident_id(
+        LATE.cluster_id, LATE.transactional_id or "", LATE.producer_id, DECIDED_MS, Verdict.STUCK_PREPARE
+    ),
+    verdict=Verdict.STUCK_PREPARE,
+    transaction_state="PrepareAbort",
+    expected_outcome="abort",
+)
+SAME = replace(
+    HOLDER,
+    transactional_id=LATE.transactional_id or "",
+    start_ms=OPEN_SINCE_MS,
+    producer_epoch=LATE.producer_epoch,
+)
 COMMITTED = replace(SAME, state=TransactionState.COMPLETE_COMMIT, producer_epoch=LATE.producer_epoch + 1)
 ABORTED = replace(SAME, state=TransactionState.COMPLETE_ABORT)
 RAISED = LATE.producer_epoch + 1
@@ -97,13 +111,14 @@ TRANSACTIONS = {
     "aborted under its epoch": (LATE, ABORTED, ("aborted", "client")),
     "a later one was aborted": (LATE, replace(ABORTED, start_ms=LATER_MS), UNKNOWN),
     "aborted under a raised epoch": (LATE, replace(ABORTED, producer_epoch=RAISED), ("aborted", "unknown")),
-    "stuck, and complete now": (STUCK, replace(ABORTED, start_ms=7), ("aborted", "unknown")),
-    "stuck, and a later one is complete": (STUCK, replace(ABORTED, producer_epoch=RAISED), UNKNOWN),
+    "stuck, and complete now": (STUCK, replace(ABORTED, start_ms=DECIDED_MS), ("aborted", "unknown")),
     "stuck, and the other outcome is complete": (
         STUCK,
-        replace(COMMITTED, producer_epoch=LATE.producer_epoch),
-        UNKNOWN,
+        replace(COMMITTED, start_ms=DECIDED_MS),
+        ("committed", "client"),
     ),
+    "stuck, and a later one is complete": (STUCK, replace(ABORTED, producer_epoch=RAISED), UNKNOWN),
+    "stuck, and a later one of an old client has its epoch": (STUCK, ABORTED, UNKNOWN),
 }
 
 
