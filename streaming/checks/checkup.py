@@ -254,15 +254,10 @@ def broker_facts(cluster: Cluster, node: BrokerId, endpoint: str) -> BrokerFacts
         connection = cluster.node(node)
         versions = {request.name: connection.version(request) for request in _APIS}
         settings, problem = settings_of(cluster, [node], SETTINGS)[node]
-        level = _transaction_version(connection)
+        level = connection.finalized.get("transaction.version")
     except BrokerError as exc:
         return BrokerFacts(endpoint, Problem.from_error(exc))
     return BrokerFacts(endpoint, None, versions, level, settings, problem)
-
-
-def _transaction_version(connection: Connection) -> int | None:
-    levels = {feature.name: feature.max_version_level for feature in connection.shown.finalized_features or ()}
-    return levels.get("transaction.version")
 
 
 def cluster_operations(cluster: Cluster) -> Operations:

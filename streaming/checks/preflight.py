@@ -298,10 +298,10 @@ def left_by_abort(cluster: Cluster) -> str | None:
         return None
     named = some([f"broker {broker}" for broker in brokers], _NAMED)
     return (
-        f"the controllers of this cluster are older than Kafka 4.0 ({named}): after a power failure, a leader may have "
-        "lost records and have the leader epoch of before. So the automatic abort leaves each hang whose transaction "
-        "began before this watch, or before its connection to the leader of the partition of __transaction_state was "
-        "interrupted (leader_not_watched, docs/limits.md)"
+        f"controllers of this cluster may be older than Kafka 4.0, by its metadata.version ({named}): after a power "
+        "failure, a leader may have lost records and have the leader epoch of before. So the automatic abort leaves "
+        "each hang whose transaction began before this watch, or before its connection to the leader of the partition "
+        "of __transaction_state was interrupted (leader_not_watched, docs/limits.md)"
     )
 
 

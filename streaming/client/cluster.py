@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from kafka.protocol.admin import UpdateFeaturesRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -261,7 +260,7 @@ class Pauses:
 # The cluster: its connections and its metadata, and the time that its requests may take.
 
 _NOWHERE = Endpoint("", 0)
-_FEATURES_OF_4_0 = 2  # the version of UpdateFeatures
+_METADATA_OF_4_0 = 25  # the level of metadata.version that Kafka 3.9 does not have, also not with unstable ones
 LEAST_PATIENCE_S = 0.2  # a broker under load needs that long
 _T = TypeVar("_T")
 
@@ -522,14 +521,13 @@ class Cluster:
 
         Up to Kafka 3.9 and with ZooKeeper, brokers that all lose their power have the leader epochs of before, so a
         lost tail of a log cannot be seen there (decision 0049). But a restart closes every connection. From Kafka 4.0
-        on, the controller raises the epochs when a broker registers. A broker limits the versions of the requests that
-        it forwards to those of the active controller, and UpdateFeatures has version 2 since Kafka 4.0.
+        on, the controller raises the epochs when a broker registers. Which controller is active can change, and brokers
+        can be newer than it. But no controller may be older than the finalized metadata.version.
         """
         connection = self._connections.get(self.known.brokers.get(node_id, _NOWHERE))
         if connection is None:
             return secrets.token_hex(4)  # closed meanwhile: the next answer is on another one
-        raises_epochs = (connection.version(UpdateFeaturesRequest) or 0) >= _FEATURES_OF_4_0
-        return "" if raises_epochs else connection.identity
+        return "" if connection.finalized.get("metadata.version", 0) >= _METADATA_OF_4_0 else connection.identity
 
     def list_offsets(
         self,

@@ -420,6 +420,11 @@ class Connection:
         with contextlib.suppress(OSError):
             self._socket.close()
 
+    @property
+    def finalized(self) -> dict[str, int]:
+        """The level of each feature of the cluster, when the connection began; none from a broker that has none."""
+        return {feature.name: feature.max_version_level for feature in self.shown.finalized_features or ()}
+
     def version(self, request_class: Any, highest: int | None = None) -> int | None:
         """The highest version of a request that both sides support, at most `highest`; None if there is none."""
         supported = self._versions.get(request_class.API_KEY)

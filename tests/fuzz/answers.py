@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kafka.protocol.metadata import ApiVersionsResponse
@@ -35,6 +36,7 @@ class _Connection:
 
     endpoint, is_open, throttled_s = BROKER, True, 0.0
     shown = ApiVersionsResponse(finalized_features=[])
+    finalized: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, answers: Iterator[bytes]) -> None:
         self._answers = answers

@@ -1,12 +1,12 @@
-"""Which connection proves that a broker has not restarted, by the versions of the requests that the broker offers."""
+"""Which connection proves that a broker has not restarted, by the finalized features of the cluster."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import UpdateFeaturesRequest
 
 from txnwatch.streaming.client import cluster as module
 from txnwatch.streaming.client.cluster import Cluster
@@ -19,16 +19,12 @@ _numbers = itertools.count()
 
 
 class OpenConnection:
-    """A connection to a broker whose active controller has a version."""
+    """A connection to a broker of a cluster with these features."""
 
-    features: int | None = 1
+    finalized: Mapping[str, int] = {}
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.identity, self.is_open = f"connection {next(_numbers)}", True
-
-    def version(self, request: type) -> int | None:
-        assert request is UpdateFeaturesRequest
-        return self.features
 
     def close(self) -> None:
         self.is_open = False
@@ -42,12 +38,28 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return found
 
 
-@pytest.mark.parametrize(("features", "counts"), [(None, True), (0, True), (1, True), (2, False), (3, False)])
+FEATURES = {
+    "ZooKeeper": ({}, True),
+    "Kafka 3.9": ({"metadata.version": 21}, True),
+    "Kafka 3.9 with unstable features": ({"metadata.version": 23}, True),
+    "brokers of 4.x, and the active controller may be of 3.9": (
+        {"metadata.version": 21, "transaction.version": 0, "kraft.version": 1},
+        True,
+    ),
+    "Kafka 4.0": ({"metadata.version": 25}, False),
+    "Kafka 4.4": ({"metadata.version": 33, "transaction.version": 2}, False),
+}
+
+
+@pytest.mark.parametrize(("features", "counts"), FEATURES.values(), ids=FEATURES)
 def test_a_connection_counts_where_a_restart_may_keep_the_leader_epochs(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, features: int | None, *, counts: bool
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, features: Mapping[str, int], *, counts: bool
 ) -> None:
-    """UpdateFeatures has version 2 since Kafka 4.0; brokers with ZooKeeper do not have it at all."""
-    monkeypatch.setattr(OpenConnection, "features", features)
+    """A broker offers the requests of its own version until it has asked the active controller for something.
+
+    So the versions of requests do not show an older controller; the finalized metadata.version excludes one.
+    """
+    monkeypatch.setattr(OpenConnection, "finalized", features)
     connection = cluster.node(1)
     assert cluster.connection_to_keep(1) == (connection.identity if counts else "")
 
