@@ -122,7 +122,8 @@ def _look_for_marker(cluster: Cluster, target: ManualTarget) -> Decided | None:
     if batch is None or not is_data or marker is None or marker.commit is not target.is_commit:
         return None
     assert batch.producer_id is not None
-    assert batch.producer_epoch is not None
+    if reading.open_transaction(batch.producer_id) is not None:
+        return None  # the offset may be a wrong one, of the transaction before
     kind = "COMMIT" if marker.commit else "ABORT"
     return Decided(
         topic=target.partition.topic,
