@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import add
 from typing import NamedTuple
 
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
@@ -86,8 +87,8 @@ class Tally:
         for stage, state, sum_ms, counts in latencies:
             key = (stage, state)
             self._sums[key] = self._sums.get(key, NO_TIME) + sum_ms
-            known = self._counts.get(key, [0] * len(counts))
-            self._counts[key] = [one + other for one, other in zip(known, counts, strict=True)]
+            known = self._counts.get(key)
+            self._counts[key] = list(counts) if known is None else list(map(add, known, counts))
 
     def finish(self, prepared: CoordinatorView, end: End) -> None:
         """Adds the durations of one transaction; none if the record does not end the prepared transaction."""
