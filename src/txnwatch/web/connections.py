@@ -9,11 +9,12 @@ no end, but each of its messages has `DEADLINE_S`.
 
 Law: a client takes no place from an address that has fewer places than its own, whatever either of them does. So no
 address can keep a probe of the kubelet away: neither with connections that send nothing, nor with whole requests, nor
-while the probe itself has not been read yet. If all places are taken, an address with the most of them gives one up:
-first the connection that has waited longest for its request, then the one that has left its answer unread for longest.
-Both cost nobody an answer. A connection that is being answered goes only if its address keeps at least as many places
-as that of the new one gets; else the new connection is closed. Streams keep their places and are not counted: the page
-has fewer of them than there are places.
+while the probe itself has not been read yet. If all places are taken, a connection that has waited for its request for
+longer than `SILENT_S` gives its place up, so silent clients take no answer away, however many addresses they have. Only
+then an address with the most places gives one up: first the connection that has waited longest for its request, then
+the one that has left its answer unread for longest. All these cost nobody an answer. A connection that is being
+answered goes only if its address keeps at least as many places as that of the new one gets; else the new connection is
+closed. Streams keep their places and are not counted: the page has fewer of them than there are places.
 
 No law: many addresses. As many of them as there are places, each with a whole request, leave no place for anybody else.
 
@@ -43,6 +44,7 @@ from txnwatch.web.web_config import TlsFiles
 
 MOST: Final = 128
 REQUEST_S: Final = 5.0
+SILENT_S: Final = 1.0  # a client that has connected sends its request at once
 DEADLINE_S: Final = 10.0  # the default scrape timeout of Prometheus
 _IDLE_S: Final = 10  # between two requests on one connection
 _LONGEST_HEADERS: Final = 1 << 14
@@ -53,10 +55,11 @@ _TLS_END_S: Final = 1.0
 class ConnectionStage(IntEnum):
     """What a connection does. The first ones give their place up first."""
 
-    WAITING = 0  # for a request, or for the rest of one
-    UNREAD = 1  # its client does not read the answer
-    ANSWERING = 2
-    STREAM = 3
+    SILENT = 0  # it has waited for longer than SILENT_S
+    WAITING = 1  # for a request, or for the rest of one
+    UNREAD = 2  # its client does not read the answer
+    ANSWERING = 3
+    STREAM = 4
 
 
 class PlaceHolder(Protocol):
@@ -82,7 +85,8 @@ def to_close(held: Iterable[H], address: str) -> H | None:
     """The connection that gives its place to a new one of this address; None if the new one gets none."""
     known = [one for one in held if one.stage is not ConnectionStage.STREAM]
     counts = Counter(one.address for one in known)
-    found = min(known, key=lambda one: (-counts[one.address], one.stage, one.since_s), default=None)
+    silent = [one for one in known if one.stage is ConnectionStage.SILENT and counts[one.address] >= counts[address]]
+    found = min(silent or known, key=lambda one: (-counts[one.address], one.stage, one.since_s), default=None)
     if found is None or (found.stage is ConnectionStage.ANSWERING and counts[found.address] <= counts[address] + 1):
         return None
     return found
@@ -114,13 +118,15 @@ class HttpConnection(H11Protocol):
     @property
     def stage(self) -> ConnectionStage:
         """What it does; before its handshake is over it waits."""
-        if not self._is_made:
-            return ConnectionStage.WAITING
-        if self._is_stream:
-            return ConnectionStage.STREAM
-        if self.transport.get_write_buffer_size():
-            return ConnectionStage.UNREAD
-        return ConnectionStage.ANSWERING if self._has_whole_request else ConnectionStage.WAITING
+        if self._is_made:
+            if self._is_stream:
+                return ConnectionStage.STREAM
+            if self.transport.get_write_buffer_size():
+                return ConnectionStage.UNREAD
+            if self._has_whole_request:
+                return ConnectionStage.ANSWERING
+        is_silent = self.loop.time() - self.since_s > SILENT_S
+        return ConnectionStage.SILENT if is_silent else ConnectionStage.WAITING
 
     @property
     def _has_whole_request(self) -> bool:

@@ -56,6 +56,23 @@ ROWS = {
         ],
         2,
     ),
+    "one that is silent, before one that is answered, of whatever address": (
+        [
+            Held("ingress", S.ANSWERING, 3.0),
+            Held("ingress", S.ANSWERING, 2.0),
+            Held("b", S.SILENT, 2.0),
+            Held("c", S.SILENT, 1.0),
+        ],
+        3,
+    ),
+    "the longest silent one of the address with the most": (
+        [Held("b", S.SILENT, 1.0), Held("a", S.SILENT, 3.0), Held("a", S.SILENT, 2.0)],
+        2,
+    ),
+    "no silent one of an address with fewer places": (
+        [Held(NEW, S.ANSWERING, 1.0), Held(NEW, S.WAITING, 2.0), Held("b", S.SILENT, 0.0)],
+        1,
+    ),
     "not a probe that waits, if the address of the new one has all the others": (
         [
             *(Held(NEW, S.ANSWERING, number / 1_000) for number in range(127)),
@@ -112,7 +129,7 @@ def test_the_place_of_a_new_connection(held: list[Held], expected: int | None) -
     assert to_close(held, NEW) is (held[expected] if expected is not None else None)
 
 
-STAGES = st.sampled_from([S.WAITING, S.UNREAD, S.ANSWERING, S.STREAM])
+STAGES = st.sampled_from([S.SILENT, S.WAITING, S.UNREAD, S.ANSWERING, S.STREAM])
 HELD = st.builds(Held, st.sampled_from(["a", "b", "c", NEW]), STAGES, st.floats(0, 10))
 
 
@@ -123,3 +140,10 @@ def test_nobody_takes_a_place_from_an_address_with_fewer(held: list[Held]) -> No
         counts = Counter(one.address for one in held if one.stage is not S.STREAM)
         assert found.stage is not S.STREAM
         assert counts[found.address] >= counts[NEW]
+
+
+@given(st.lists(HELD, max_size=12))
+def test_no_answer_is_given_up_for_a_new_address_while_another_connection_is_silent(held: list[Held]) -> None:
+    found = to_close([*held, Held("d", S.SILENT, 1.0)], "e")
+    assert found is not None
+    assert found.stage is S.SILENT
