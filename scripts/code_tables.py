@@ -287,23 +287,29 @@ def _proofs_of_audit() -> str:
         return "; ".join(f"{what} ({', '.join(sorted(versions)[::-1])})" for what, versions in found.items()) or None
 
     def ended(row: dict[str, Any]) -> str:
-        return f"{' and '.join(code(one) for one in row['commands']) or 'by hand'}, and it was gone"
+        how = " and ".join(code(one) for one in row["commands"]) or "by hand"
+        return f"{how}, and {'it was only ' + row['left'][0] if row['left'] else 'it was gone'}"
+
+    def in_order(versions: Iterable[str]) -> str:
+        return ", ".join(sorted(set(versions))[::-1])
 
     def line(check: AuditCheck) -> dict[str, Any]:
         own = [row for row in rows if row["check"] == check.name]
-        fired = [row for row in own if row["was_silent"] or row["is_gone"] or set(row["severities"]) - {"info"}]
-        of_release = sorted({row["version"] for row in own} - {row["version"] for row in fired})[::-1]
-        always = f"each cluster (info; {', '.join(of_release)})" if of_release else None
-        silent = sorted(healthy - {row["version"] for row in own if row["test"].startswith(_HEALTHY)})[::-1]
+        # What a test has not changed was there before it.
+        less = [row for row in own if len(row["left"]) < len(row["severities"])]
+        fired = [row for row in own if row["was_silent"] or row in less]
+        on_healthy = {row["version"] for row in own if row["test"].startswith(_HEALTHY)}
+        always = in_order(on_healthy - {row["version"] for row in fired})
+        silent = {"a healthy cluster": in_order(healthy - on_healthy)}
+        silent["the cluster before it was made bad"] = in_order(row["version"] for row in own if row["was_silent"])
         ends: dict[str, list[str]] = {}
-        for row in own:
-            if row["is_gone"]:
-                ends.setdefault(ended(row), []).append(row["version"])
+        for row in less:
+            ends.setdefault(ended(row), []).append(row["version"])
         return {
             "check": check.name,
-            "fired": "; ".join(filter(None, (by_test(fired), always))) or None,
-            "silent": f"a healthy cluster ({', '.join(silent)})" if silent else None,
-            "followed": "; ".join(f"{how} ({', '.join(sorted(set(of))[::-1])})" for how, of in ends.items()) or None,
+            "fired": "; ".join(filter(None, (by_test(fired), always and f"each cluster (info; {always})"))) or None,
+            "silent": "; ".join(f"{where} ({versions})" for where, versions in silent.items() if versions) or None,
+            "followed": "; ".join(f"{how} ({in_order(of)})" for how, of in ends.items()) or None,
             "right": check.right,
         }
 

@@ -100,6 +100,12 @@ def test_what_ids_do_is_found(
         "fenced-while-open",
         "long-timeout",
     }
+    RawProducer(cluster, "hour").init()  # a lower timeout
+    begun(cluster, "probe-7", partition).end(commit=True)
+    ended = {"long-timeout", "never-commits"}
+    eventually(
+        lambda: ended.isdisjoint(row["check"] for row in rows_of(kafka_with_rights, capsys)), 20.0, "the remedies"
+    )
 
 
 def of_users(rows: Rows) -> set[tuple[str, str, str]]:

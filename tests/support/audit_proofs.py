@@ -22,7 +22,7 @@ class AuditProof:
         test: its name, without its parameters.
         severities: those that it had.
         was_silent: whether the first audit of the test did not show it.
-        is_gone: whether the last one did not.
+        left: the severities that it had in the last audit.
         commands: the tools that the test ran as the finding printed them.
     """
 
@@ -31,7 +31,7 @@ class AuditProof:
     test: str
     severities: list[str] = field(default_factory=list)
     was_silent: bool = False
-    is_gone: bool = False
+    left: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
 
 
@@ -54,10 +54,9 @@ class AuditProofs:
         for severity, check in sorted(now):
             proof = self._proof(check, version, test, was_silent=not first)
             proof.severities = sorted({*proof.severities, severity})
-        checks = {check for _, check in now}
         for proof in self._begun.values():
             if (proof.test, proof.version) == (test, version):
-                proof.is_gone = proof.check not in checks
+                proof.left = sorted(severity for severity, check in now if check == proof.check)
         self._write()
 
     def ran(self, version: str, check: str, command: str) -> None:

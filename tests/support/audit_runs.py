@@ -48,10 +48,10 @@ def audit_rows(
 
 def follow(kafka: AuditedServers, tools: ShellTools, rows: Rows) -> str:
     """Runs each command of each finding, as it is printed; what they print."""
-    lines = {remedy["command"]: row["check"] for row in rows for remedy in row["remedies"] if remedy["command"]}
-    for line, check in lines.items():
+    lines = [(row["check"], remedy["command"]) for row in rows for remedy in row["remedies"] if remedy["command"]]
+    for check, line in lines:
         PROOFS.ran(kafka.version, check, line)
-    return "".join(map(tools.run, lines))
+    return "".join(map(tools.run, dict.fromkeys(line for _, line in lines)))  # findings can share one
 
 
 def severities(rows: Rows) -> set[str]:
