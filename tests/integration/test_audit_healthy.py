@@ -44,13 +44,14 @@ def has_offsets_in_a_transaction(kafka: EmbeddedKafka) -> bool:
         return CONSUMER_OFFSETS_TOPIC in {topic.name for topic in gather(cluster, LOG_BYTES).transactional_topics}
 
 
-@pytest.fixture(params=[VERSIONS[0], *(pytest.param(one, marks=pytest.mark.long) for one in VERSIONS[1:])])
+@pytest.fixture(params=VERSIONS)
 def soaked(request: pytest.FixtureRequest, clusters: Clusters, tmp_path: Path) -> Iterator[EmbeddedKafka]:
     name = f"soaked {request.param}"
     yield clusters.start(name, lambda: EmbeddedKafka(tmp_path, brokers=3, version=request.param, properties=BROKER))
     clusters.end(name)
 
 
+@pytest.mark.long
 def test_the_cluster_of_the_soak_has_no_warning(soaked: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> None:
     with contextlib.closing(connect(soaked)) as cluster:
         for topic in ("soak.source", "soak.target"):

@@ -32,7 +32,7 @@ LEFT = {
 STEPS = 4  # a remedy can lead to the next one: first the replicas, then the minimum
 
 
-@pytest.fixture(params=[VERSIONS[0], *(pytest.param(one, marks=pytest.mark.long) for one in VERSIONS[1:])])
+@pytest.fixture(params=VERSIONS)
 def few(request: pytest.FixtureRequest, clusters: Clusters, tmp_path: Path) -> Iterator[EmbeddedKafka]:
     """Three brokers; the coordinators' log has two replicas and needs one."""
     name = f"audited few {request.param}"
@@ -66,6 +66,7 @@ def commands(rows: Rows) -> list[str]:
     return [remedy["command"] for row in rows for remedy in row["remedies"] if remedy["command"]]
 
 
+@pytest.mark.long
 def test_every_command_is_followed_until_nothing_is_left(
     few: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,6 +78,6 @@ class TheStartRefutesAHang(PlantedRule):
 
 
 MUTANTS_OF_WATCHERS: tuple[tuple[type[PlantedRule], int], ...] = (
-    (OurClockRefutesLate, 100),
-    (TheStartRefutesAHang, 0),
+    (OurClockRefutesLate, 138),
+    (TheStartRefutesAHang, 1),
 )

@@ -49,20 +49,20 @@ H, NO_STEP = Happening, NextStep.NOTHING
 PLANTED: dict[str, Planted] = {
     "what is confirmed is not opened": Planted(H.CONFIRMED, {"nothing": NO_STEP}),
     "a hang stays a stray write": Planted(
-        *(H.CONFIRMED_OTHERWISE, {"found": NO_STEP, "claimed": NO_STEP}, 20), forging=False
+        *(H.CONFIRMED_OTHERWISE, {"found": NO_STEP, "claimed": NO_STEP}, 48), forging=False
     ),
     "the next transaction continues the incident": Planted(
-        H.ANOTHER_CONFIRMED, {"found": NextStep.ADOPT, "claimed": NextStep.ADOPT}, 60
+        H.ANOTHER_CONFIRMED, {"found": NextStep.ADOPT, "claimed": NextStep.ADOPT}, 62
     ),
-    "a stray write is not told": Planted(H.STRAY_WRITE, {"nothing": NO_STEP}, 4, forging=False),
+    "a stray write is not told": Planted(H.STRAY_WRITE, {"nothing": NO_STEP}, 6, forging=False),
     "a decision is not told": Planted(H.DECIDED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a change is not told": Planted(H.CHANGED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "an outcome that no longer counts stays": Planted(
         H.WITHDRAWN, {"found": NO_STEP}, 1524, forging=False, settings=(LATE_OR_LOST,)
     ),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
-    "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}, 405),
-    "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}, 114),
+    "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}, 409),
+    "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}, 165),
     "a record of another writer is believed": Planted(H.FOREIGN_RECORD, {"found": NextStep.CLAIM}),
     "a record after our end stays the last one": Planted(H.FOREIGN_RECORD, {"ended": NextStep.CLAIM}),
     "what had a spent id is forgotten": Planted(H.ID_IS_SPENT, {"found": NO_STEP, "claimed": NO_STEP}, 4),
