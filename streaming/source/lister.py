@@ -20,7 +20,6 @@ from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.facts import StandsAt
 from txnwatch.state.model.findings import CensusReason
-from txnwatch.state.model.pauses import GrowingPause
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
@@ -121,7 +120,8 @@ def _found(answers: Mapping[TopicPartition, ListedOffset | Problem]) -> dict[Top
 
 # Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.
 MANY_PARTITIONS = 10_000
-FIRST_REFRESH_S, LONGEST_REFRESH_S = 0.25, 30.0
+FIRST_REFRESH_S, LONGEST_REFRESH_S = 0.5, 30.0
+_SHARE_OF_AWAY = 8  # while a leader does not answer, a new one is found this share of that time later at most
 _NEVER_SHOWN = ""  # the topic id of a partition that is known only by its name
 
 
@@ -151,7 +151,7 @@ class Lister:
         self.away: set[TopicPartition] = set()
         self._settled_pause_s = 0.0
         self._away_before: set[TopicPartition] = set()
-        self._away_pause = GrowingPause(FIRST_REFRESH_S, LONGEST_REFRESH_S)
+        self._away_since_s = 0.0
         self.idle_until_s = 0.0
         self.absences: Counter[str] = Counter()
         self.granted = GrantedRequests()
@@ -308,11 +308,11 @@ class Lister:
 
         The interval grows with the number of partitions. It stays short while a topic is missing, or while the job
         requests a re-read or a census, because a re-created topic causes such requests. If another leader does not
-        answer, the metadata is refreshed at once: it may have moved. While it does not answer, pauses grow.
+        answer, the metadata is refreshed at once: it may have moved. Then pauses grow with the time of its absence.
         """
         now, known = time.monotonic(), self._cluster.metadata
         pause_s = self._settled_pause_s if is_settled else self.options.metadata_refresh_s
-        pause_s = min(pause_s, self._pause_for_away_s())
+        pause_s = min(pause_s, self._pause_for_away_s(now))
         if known is not None and now < self.looked_s + pause_s and names <= known.topics.keys():
             return True
         try:
@@ -321,8 +321,6 @@ class Lister:
         except BrokerError:
             return self._cluster.metadata is not None
         self.looked_s = now
-        if self._away_before:
-            self._away_pause.next()
         usual_s = self.options.metadata_refresh_s
         partitions = sum(len(one.partitions) for one in known.topics.values())
         self._settled_pause_s = max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
@@ -341,15 +339,15 @@ class Lister:
                 self.looked_s = -math.inf
         return True
 
-    def _pause_for_away_s(self) -> float:
+    def _pause_for_away_s(self, now_s: float) -> float:
         """How long the metadata is not refreshed because of leaders that do not answer; begins another barrier."""
         are_others = bool(self.away - self._away_before)
         self._away_before, self.away = self.away, set()
-        if are_others or not self._away_before:
-            self._away_pause.end()
         if are_others:
+            self._away_since_s = now_s
             return 0.0
-        return self._away_pause.length if self._away_before else math.inf
+        away_s = now_s - self._away_since_s
+        return max(FIRST_REFRESH_S, away_s / _SHARE_OF_AWAY) if self._away_before else math.inf
 
     def is_missing(self, name: str) -> bool:
         """Whether a topic that is read is missing or was replaced, but this is not yet certain.
