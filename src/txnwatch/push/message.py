@@ -34,7 +34,8 @@ _RUNBOOK: Final = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.m
 # What is markup in Slack or in Markdown, or a link with `www.` or a scheme. An underscore within a word is none, and a
 # run of them begins no emphasis that no other one ends. Each run is read once, from its beginning.
 _MARKUP: Final = re.compile(
-    r"[\\<>&@`*~\[\]|$^]|:(?=//|\w)|(?<=www)[.]|(?<!_)_++(?![^\W_])|\A[-+=\s]|\A#(?=[#\s]|\Z)|(?<=\A\d)[.](?=\s|\Z)|(?<=\A\d\d)[.](?=\s|\Z)",
+    r"[\\<>&@`*~\[\]|$^]|:(?=//|[\w+-])|(?<=www)[.]|(?<!_)_++(?![^\W_])|\A[-+=\s]"
+    r"|\A#(?=[#\s]|\Z)|(?<=\A\d)[.](?=\s|\Z)|(?<=\A\d\d)[.](?=\s|\Z)",
     re.IGNORECASE,
 )
 # An end such as .example. In many scripts a vowel is a combining sign, which is no letter for Python.

@@ -40,6 +40,9 @@ NAMES = (
         "&lt;b&gt;",
         "@here",
         ":skull:",
+        ":+1:",
+        "a:-1:",
+        "tel:+4930",
         "||spoiler||",
         "$x$",
     ),
@@ -62,7 +65,7 @@ NAMES = (
 # What a chat makes of text; in text without an escape each of these would be found.
 SLACK = re.compile(
     r"<[^>]*>|&\w+;|(?<!\w)[*~`][^*~`]+[*~`](?!\w)|(?<!\w)_[^_]+_(?!\w)|:[a-z0-9_+-]+:|@(here|channel|everyone)"
-    r"|\w+://|www\.|[\w-]+\.[a-z]{2,}(?![a-z])|[.\uff0e][^\x00-\x7f]{2}",
+    r"|\w+:\+\d|\w+://|www\.|[\w-]+\.[a-z]{2,}(?![a-z])|[.\uff0e][^\x00-\x7f]{2}",
     re.IGNORECASE,
 )
 TIME = re.compile(r" \d\d:\d\d:\d\d UTC")  # of ours
