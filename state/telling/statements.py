@@ -120,8 +120,7 @@ OUTCOME_WORDS: Final = {
     O.COMMIT: OutcomeWords(
         "Its commit was acknowledged to the client, and its COMMIT marker is missing here.",
         "A COMMIT marker is right: an ABORT marker would destroy acknowledged data.",
-        "Write the COMMIT marker: this command does it, although its name is abort. If it cannot prove the commit any "
-        "more, it asks whether the client was told so: answer yes.",
+        "Write the COMMIT marker: this command does it, although its name is abort.",
         "Write the ABORT marker, and destroy acknowledged data?",
     ),
     O.UNKNOWN: OutcomeWords(

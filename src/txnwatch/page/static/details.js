@@ -33,8 +33,8 @@ const recent = (page) => (page.picture.recent.rows.length ? ended(page.picture.r
 /** The incidents that ended; `further` leads to more of them. */
 export function ended({ rows, more }, page, further = nothing) {
   return html`<section class="card" aria-labelledby="h-recent"><header><h2 id="h-recent">Ended within a day</h2>${more ? html`<span class="muted small">and ${count(more)} more${further}</span>` : nothing}</header>
-    <div class="body scroll" tabindex="0" role="group" aria-labelledby="h-recent"><table><thead><tr><th scope="col">opened</th><th scope="col">verdict</th><th scope="col">partition</th><th scope="col">behind</th><th scope="col">how it ended</th></tr></thead>
-    <tbody>${rows.map((row) => html`<tr><td>${time(row.since_ms, page)}</td><td><a href=${ofIncident(row.id)}>${row.tag}</a></td><td>${row.places.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}</td><td class="mono">${foreign(row.holder)}</td><td>${row.how}, after ${duration(row.ended_ms - row.since_ms)}</td></tr>`)}</tbody></table></div></section>`;
+    ${rows.length ? html`<div class="body scroll" tabindex="0" role="group" aria-labelledby="h-recent"><table><thead><tr><th scope="col">opened</th><th scope="col">verdict</th><th scope="col">partition</th><th scope="col">behind</th><th scope="col">how it ended</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr><td>${time(row.since_ms, page)}</td><td><a href=${ofIncident(row.id)}>${row.tag}</a></td><td>${row.places.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}</td><td class="mono">${foreign(row.holder)}</td><td>${row.how}, after ${duration(row.ended_ms - row.since_ms)}</td></tr>`)}</tbody></table></div>` : html`<div class="body"><p>The watcher knows of no incident that has ended within a day.</p></div>`}</section>`;
 }
 
 // --- the timeline

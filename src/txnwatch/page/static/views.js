@@ -66,7 +66,7 @@ function hurt(row) {
     ${row.at_risk.length && !row.stopped.length ? html`<div class="small clip">at risk: ${groupsOf(row, row.at_risk, 0)}</div>` : nothing}`;
 }
 
-export const places = (row) => html`${row.places.slice(0, 3).map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.places.length + row.more_places > 3 ? ` and ${row.places.length + row.more_places - 3} more` : ""}`;
+export const places = (row) => html`${row.places.slice(0, 3).map((one, i) => html`${i ? ", " : ""}<bdi class="whole">${one}</bdi>`)}${row.places.length + row.more_places > 3 ? ` and ${row.places.length + row.more_places - 3} more` : ""}`;
 const holderOf = (row) => html`<a class="mono" href=${ofClient(row)} title=${row.holder}>${foreign(row.short ?? row.holder)}</a>`;
 const tagOf = (row, page) => `${row.tag}${row.fold ? ` × ${count(row.fold.count)}` : row.verdict === "late" && row.due_ms !== null ? ` +${duration(page.now - row.due_ms)}` : ""}`;
 
