@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import Final, NamedTuple
 
 from txnwatch.state.audit.releases import TRANSACTION_VERSION, Release, Versions, has_zookeeper, is_4_0_0, release_of
 from txnwatch.state.model.transaction import TransactionState
@@ -121,6 +122,9 @@ class LoggedState(NamedTuple):
     client_version: int | None  # of transaction.version; None if the record is too old to have it
 
 
+PREPARED: Final = frozenset({TransactionState.PREPARE_ABORT, TransactionState.PREPARE_COMMIT})
+
+
 class AuditedId(NamedTuple):
     """One transactional id, as its records show it.
 
@@ -144,6 +148,12 @@ class AuditedId(NamedTuple):
         """The newest record."""
         return self.records[-1]
 
+    @property
+    def whole(self) -> list[LoggedState]:
+        """The records of the part of the log that has every record."""
+        since = self.whole_from_ms
+        return [record for record in self.records if since is not None and record.timestamp_ms >= since]
+
 
 class AclRule(NamedTuple):
     """One rule of the cluster's ACLs; operation and resource as Kafka names them."""
@@ -164,7 +174,7 @@ class NotAudited(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AuditFacts:
     """The answers.
 
@@ -185,6 +195,16 @@ class AuditFacts:
     is_open: bool = False
     missing: tuple[NotAudited, ...] = ()
     holders: frozenset[BrokerId] = frozenset()
+
+    @cached_property
+    def ids_that_ended(self) -> list[AuditedId]:
+        """The ids with a transaction whose end was decided, in the part of the log that has every record."""
+        return [
+            one
+            for one in (self.ids or {}).values()
+            if len(one.records) > 1 or one.records[0].state in PREPARED
+            if any(record.state in PREPARED for record in one.whole)
+        ]
 
     @property
     def log(self) -> AuditedTopic | None:

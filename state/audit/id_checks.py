@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
-from txnwatch.state.audit.audit_facts import AuditedId, AuditFacts, LoggedState
+from txnwatch.state.audit.audit_facts import PREPARED, AuditedId, AuditFacts, LoggedState
 from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, remedy
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, log_numbered, rfc3339
@@ -19,7 +20,6 @@ _CRITICAL, _WARN, _INFO = ExposureSeverity
 _ENOUGH, _MANY, _PROBES = 3, 100, 20
 _DAY_MS, _HOUR_MS, _QUARTER_MS, _MINUTE_MS = 86_400_000, 3_600_000, 900_000, 60_000
 _IN_MS: Final = 10 * _MINUTE_MS
-_PREPARED: Final = frozenset({TransactionState.PREPARE_ABORT, TransactionState.PREPARE_COMMIT})
 _ABORTED: Final = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
 # Only these records have the version of the client: PrepareAbort and CompleteAbort may have that of the broker, and
 # Empty has that of the transaction before.
@@ -99,6 +99,20 @@ def template_of(transactional_id: str) -> str:
     return _MASKED.sub(lambda found: f"{{{found.lastgroup}}}", transactional_id)
 
 
+# No expression tells these characters apart, so a million ids of one form are few texts to search.
+_ALIKE: Final = str.maketrans("23456789bcdefBCDEF", "11111111aaaaaAAAAA")
+
+
+def has_random_part(transactional_id: str) -> bool:
+    """Whether a part of the id looks random."""
+    return _searched(transactional_id.translate(_ALIKE))
+
+
+@lru_cache(10_000)
+def _searched(text: str) -> bool:
+    return _HAS_RANDOM.search(text) is not None
+
+
 def is_random(template: str) -> bool:
     """Whether a variable part is random, and not a small number."""
     return any(part in template for part in _RANDOM)
@@ -123,22 +137,6 @@ def client_version(one: AuditedId) -> int | None:
     return None
 
 
-def _whole(one: AuditedId) -> list[LoggedState]:
-    """The records of the part of the log that has every record."""
-    since = one.whole_from_ms
-    return [record for record in one.records if since is not None and record.timestamp_ms >= since]
-
-
-def _that_ended(facts: AuditFacts) -> list[AuditedId]:
-    """The ids with a transaction whose end was decided, in the part of the log that has every record."""
-    return [
-        one
-        for one in (facts.ids or {}).values()
-        if len(one.records) > 1 or one.records[0].state in _PREPARED
-        if any(record.state in _PREPARED for record in _whole(one))
-    ]
-
-
 def _timed_out(record: LoggedState) -> bool:
     """Whether the transaction was aborted after it had been open for its timeout."""
     return (
@@ -150,8 +148,8 @@ def _timed_out(record: LoggedState) -> bool:
 
 def times_out(facts: AuditFacts) -> Iterator[Exposure]:
     """Transactions that their coordinator aborted at their timeout."""
-    for form, ids in by_form(_that_ended(facts)).items():
-        ended = [(one, record) for one in ids for record in _whole(one) if record.state in _PREPARED]
+    for form, ids in by_form(facts.ids_that_ended).items():
+        ended = [(one, record) for one in ids for record in one.whole if record.state in PREPARED]
         late = [(one, record) for one, record in ended if _timed_out(record)]
         if not late:
             continue
@@ -178,8 +176,8 @@ def _seen(one: AuditedId, record: LoggedState, what: str) -> SeenValue:
 
 def fenced_while_open(facts: AuditFacts) -> Iterator[Exposure]:
     """Ids that are initialised again and again while a transaction is open."""
-    for form, ids in by_form(_that_ended(facts)).items():
-        found = [(one, fences) for one in ids if _are_dense(fences := _fences(_whole(one)))]
+    for form, ids in by_form(facts.ids_that_ended).items():
+        found = [(one, fences) for one in ids if _are_dense(fences := _fences(one.whole))]
         if not found:
             continue
         one, fences = found[0]
@@ -228,13 +226,13 @@ def _are_dense(records: list[LoggedState]) -> bool:
 
 def one_shot_ids(facts: AuditFacts) -> Iterator[Exposure]:
     """Ids that are used once."""
-    for form, ids in by_form(one for one in (facts.ids or {}).values() if _HAS_RANDOM.search(one.name)).items():
+    for form, ids in by_form(one for one in (facts.ids or {}).values() if has_random_part(one.name)).items():
         if len(ids) < _MANY or not is_random(form):
             continue
         idle = [one for one in ids if facts.now_ms - one.last.updated_ms >= _DAY_MS]
         if 10 * len(idle) < 9 * len(ids):
             continue
-        late = any(_timed_out(record) for one in ids for record in _whole(one))
+        late = any(_timed_out(record) for one in ids for record in one.whole)
         yield exposure(
             "one-shot-ids",
             _WARN if late else _INFO,
@@ -297,8 +295,8 @@ def old_protocol(facts: AuditFacts) -> Iterator[Exposure]:
 
 def never_commits(facts: AuditFacts) -> Iterator[Exposure]:
     """Applications whose transactions all abort."""
-    for form, ids in by_form(_that_ended(facts)).items():
-        ended = [record for one in ids for record in _whole(one) if record.state in _PREPARED]
+    for form, ids in by_form(facts.ids_that_ended).items():
+        ended = [record for one in ids for record in one.whole if record.state in PREPARED]
         if len(ended) >= _PROBES and all(record.state in _ABORTED for record in ended):
             yield exposure(
                 "never-commits",

@@ -84,19 +84,17 @@ class IdHistoryFold(BatchWalker):
             if offset >= self.end:
                 self.position = self.end
                 return
-            self._stamp(timestamp_ms, is_hole=offset > self.position)
+            if offset > self.position or self.whole_from_ms is None:
+                self.whole_from_ms = timestamp_ms
             if offset >= self.start:
                 self._add_quick(raw, seen)
             self.leader_epoch, self.position, at = leader_epoch, Offset(offset + 1), end
 
-    def _stamp(self, timestamp_ms: TimestampMs, *, is_hole: bool) -> None:
-        if is_hole or self.whole_from_ms is None:
-            self.whole_from_ms = timestamp_ms
-
     def _decode(self, raw: bytes, at: int, header: BatchHeader) -> int:
         """Decodes one batch exactly; returns where it ends."""
         has_lost = header.record_count <= header.last_offset_delta
-        self._stamp(header.max_timestamp, is_hole=has_lost or header.base_offset > self.position)
+        if has_lost or header.base_offset > self.position or self.whole_from_ms is None:
+            self.whole_from_ms = header.max_timestamp
         if not header.is_control and header.base_offset >= self.start:
             for record in logged_records(raw, at, header):
                 self._add(record)

@@ -383,7 +383,7 @@ MUTANTS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (RotationToOneProducerIdOnly, MARKERS_GET_LOST, 8),
     (OnlyANewerEpochCloses, USUAL, 141),
     (OneMarkerLost, USUAL, 547),
-    (TruncationIgnored, DATA_IS_CUT, 0),
+    (TruncationIgnored, DATA_IS_CUT, 165),
     (LogTailLostUnnoticed, THE_LOG_IS_CUT, 9),
     (CensusJudgedAtOnce, HEALTHY_AND_QUICK, 0),
     (FollowerBelieved, USUAL, 0),

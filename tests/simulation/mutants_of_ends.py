@@ -68,7 +68,7 @@ class EveryAbortIsTheClients(Wrapped):
 
 
 MUTANTS_OF_ENDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
-    (TheNewestStateIsTheEnd, SLOW, 6),
+    (TheNewestStateIsTheEnd, SLOW, 16),
     (EveryAbortIsTheClients, SLOW, 0),
-    (TheFirstDecisionIsTheEnd, APPENDS_FAIL, 0),
+    (TheFirstDecisionIsTheEnd, APPENDS_FAIL, 19),
 )

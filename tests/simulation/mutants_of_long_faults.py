@@ -124,5 +124,5 @@ MUTANTS_OF_LONG_FAULTS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (TheLogHasThePartitionsThatItHad, MORE_AND_QUICK, 0),
     (NobodyAsksAboutATwoPhaseTransaction, MORE_AND_NOBODY, 0),
     (AnOldTransactionHoldsNothing, NOBODY, 0),
-    (AnOldTransactionIsDisowned, NOBODY, 0),
+    (AnOldTransactionIsDisowned, NOBODY, 8),
 )

@@ -61,6 +61,6 @@ class WhereItStandsIsAskedOnce(WithLooks):
 
 
 MUTANTS_OF_LOOKS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
-    (WhereItStandsNobodyLooks, USUAL, 0),
-    (WhereItStandsIsAskedOnce, USUAL, 0),
+    (WhereItStandsNobodyLooks, USUAL, 101),
+    (WhereItStandsIsAskedOnce, USUAL, 101),
 )

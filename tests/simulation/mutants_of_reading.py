@@ -182,7 +182,7 @@ MUTANTS_OF_THE_TABLE: tuple[tuple[type[WorldReader], Setting, int], ...] = (
 MUTANTS_OF_READING: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (NothingIsGivenUp, USUAL, 23),
     (GivenUpIsForgotten, DISKS_FAIL, 3),
-    (EmptyAnswerIsTheEnd, HEALTHY_AND_QUICK, 12),
+    (EmptyAnswerIsTheEnd, HEALTHY_AND_QUICK, 30),
     (AnotherLogIsTheSame, OLD_REPLICAS_RETURN, 358),
     (OneEpochIsOneLog, USUAL, 1613),
     *MUTANTS_OF_THE_TABLE,

@@ -12,7 +12,7 @@ from txnwatch.state.audit.audit_check import CheckGroup
 from txnwatch.state.audit.audit_facts import AuditedId, LoggedState
 from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.auditing import MOST_OF_A_CHECK, audit
-from txnwatch.state.audit.id_checks import is_random, template_of
+from txnwatch.state.audit.id_checks import has_random_part, is_random, template_of
 from txnwatch.state.model.transaction import TransactionState as S
 
 DAY_MS, MINUTE_MS = 86_400_000, 60_000
@@ -155,12 +155,16 @@ def test_of_many_findings_of_a_check_the_worst_are_shown_and_the_others_counted(
         ("run-1764365000000", "run-{random}"),
         ("job-0000000000000017", "job-{n}"),
         ("deadbeef", "deadbeef"),
+        ("SINK-9F9A0BC1", "SINK-{n}F{n}A{n}BC{n}"),
+        ("app-2876543210-g", "app-{random}-g"),
+        ("app-0876543210", "app-{n}"),
         ("payments", "payments"),
     ],
 )
 def test_the_variable_parts_of_an_id_are_masked(name: str, form: str) -> None:
     assert template_of(name) == form
     assert is_random(form) == any(part in form for part in ("uuid", "hex", "random"))
+    assert has_random_part(name) == is_random(form)
 
 
 def test_a_very_long_id_is_its_own_form() -> None:
