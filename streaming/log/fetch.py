@@ -289,7 +289,6 @@ def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], left: int)
     done = FetchRound()
     for read in asked:
         info = cluster.known.info(read.partition)
-        note_leader(cluster, read)
         if info is None or info.leader is None:
             done.problems[read.partition] = "no leader" if info is not None else "not in the cluster's metadata"
         else:
@@ -310,6 +309,8 @@ def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], left: int)
             done.problems.update({read.partition: str(answer) for read in done.by_leader[leader]})
         else:
             done.problems.update(answer)
+            for read in done.by_leader[leader]:
+                note_leader(cluster, read)
     for read, refusal in refused:
         problem = take_refusal(cluster, read, refusal)
         if problem is not None:
@@ -320,7 +321,10 @@ def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], left: int)
 
 
 def note_leader(cluster: Cluster, read: RangeReading[Fold]) -> None:
-    """Notes whether another leader than the listed one is asked (`RangeReading.youngest_epoch`)."""
+    """Notes whether another leader than the listed one has answered (`RangeReading.youngest_epoch`).
+
+    Only its connection shows whether a leader that restarts may keep its epoch.
+    """
     info, listed = cluster.known.info(read.partition), read.wanted.listed_epoch
     if info is not None and info.leader is not None and listed is not None and info.leader_epoch != listed:
         read.is_led_anew = read.is_led_anew or bool(cluster.connection_to_keep(info.leader))

@@ -103,8 +103,8 @@ class RangeReading(Generic[F_co]):
         size: bytes of records that leaders have sent.
         is_answered: whether a leader has answered without an error and without a truncation.
         is_denied: whether a leader has refused the read, because a right is missing.
-        is_led_anew: whether a leader of another epoch than the listed one was asked, where a leader that restarts may
-            keep its epoch.
+        is_led_anew: whether a leader of another epoch than the listed one has answered, where a leader that restarts
+            may keep its epoch.
     """
 
     wanted: Range
