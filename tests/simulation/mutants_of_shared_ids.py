@@ -13,17 +13,21 @@ from simulation.reader import BatchResult, WorldReader
 from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting
 from support.facts import DictStore
+from txnwatch.state.detection import view
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.evidence.confirmation import CoordinatorReading, coordinator_reading
 from txnwatch.state.incidents import confirm
 from txnwatch.state.model.facts import Fact, TransactionSeen
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.ports import TransactionListing
-from txnwatch.state.model.transaction import TransactionDescription
+from txnwatch.state.model.transaction import CoordinatorView, TransactionDescription
 from txnwatch.state.model.values import ErrorCode, Problem
+from txnwatch.state.text import cut
 
 SHARED_AND_QUICK = Setting(faults=frozenset({TWO_IDS}), rate=4.0, sharing=1.0)
 SHARED_AND_AWAY = Setting(faults=frozenset({TWO_IDS, "no leader", "unreadable"}), sharing=1.0)
+# Kafka takes no longer id; two of them differ only in the middle, which is not shown.
+SHARED_AND_LONGEST = dataclasses.replace(SHARED_AND_QUICK, id_length=32_767)
 SHARED_BEFORE_THE_WATCH = Setting(
     faults=SHARED_AND_AWAY.faults | {"lost marker", "stray write"}, head_start=60, sharing=1.0
 )
@@ -108,10 +112,22 @@ class OneFactForAProducerId(WorldReader):
         return [fact for fact in facts if not isinstance(fact, TransactionSeen) or any(fact is one for one in kept)]
 
 
+class AnIdIsWhatIsShownOfIt(WorldReader):
+    """Two ids are one if what is shown of them is the same."""
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
+        def looks_other(known: CoordinatorView | None, seen: CoordinatorView) -> bool:
+            return known is not None and cut(known.transactional_id) != cut(seen.transactional_id)
+
+        with mock.patch.object(view, "is_of_another_id", looks_other):
+            return super().process(number, store, facts)
+
+
 MUTANTS_OF_SHARED_IDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (TheFirstIdThatIsDescribedCounts, SHARED_AND_QUICK, 15),
     (ASecondIdIsNotLookedFor, SHARED_AND_AWAY, 751),
     (RecordsOfOneIdAreEnough, SHARED_BEFORE_THE_WATCH, 580),
     (ALogThatIsNotReadNamesNoOtherOwner, SHARED_AND_AWAY, 2_003_250),
     (OneFactForAProducerId, SHARED_AND_LOST, 60),
+    (AnIdIsWhatIsShownOfIt, SHARED_AND_LONGEST, 42),
 )

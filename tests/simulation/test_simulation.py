@@ -166,6 +166,13 @@ def test_a_seed_repeats_itself() -> None:
     assert first.timeline
 
 
+@pytest.mark.parametrize("seed", [2, 5])
+def test_the_longest_ids_change_nothing(seed: int) -> None:
+    long = replace(USUAL, id_length=32_767)
+    assert run(seed, long).seen == run(seed, USUAL).seen
+    assert not run(seed, long).problems
+
+
 @pytest.mark.parametrize(
     ("seed", "setting"),
     [(95_011_674, USUAL), (2_002_249, SHARED_AND_AWAY), (2_003_250, SHARED_AND_AWAY)],

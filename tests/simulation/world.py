@@ -46,6 +46,7 @@ class Setting:
         keeping_epochs: in how many worlds, of all, a leader that restarts may have its leader epoch of before.
         returning: in how many worlds, of all, an old replica may return with its own log.
         failing: in how many worlds, of all, appends of coordinators may fail and stay in the log.
+        id_length: how long transactional ids are; a longer one is filled up on both sides of its number.
     """
 
     clients: int = MOST_CLIENTS
@@ -59,6 +60,7 @@ class Setting:
     clocks_differ: bool = True
     only_new_data_fails: bool = False
     has_times: bool = False
+    id_length: int = 0
     faults: frozenset[str] = frozenset({*FAULTS, TWO_IDS, FAILED_APPEND})
     sharing: float = 0.15
     keeping_epochs: float = 0.3
@@ -141,7 +143,7 @@ class World:
     def _client(self, number: int) -> Client:
         log = self.rng.randrange(MOST_LOGS) % self.setting.logs
         timeout_ms = TWO_PHASE_MS if self.rng.random() < 0.1 else TIMEOUT_MS
-        return Client(f"app-{number}", log, self.rng.randrange(3), timeout_ms)
+        return Client(f"app-{number}".center(self.setting.id_length, "x"), log, self.rng.randrange(3), timeout_ms)
 
     def create_topic(self, name: str) -> None:
         """A topic under an id of its own; over one of the same name if there was one."""
