@@ -29,12 +29,9 @@ from txnwatch.state.text import Said
 _TIMEOUT_S = 10.0
 _BURY_TIMEOUT_S = 2.0
 _RENEW_TIMEOUT_S = 1.0
-_END_TIMEOUT_S = 3.0
 _REPLICAS = 3
 # Heartbeats add a record every few seconds: new segments every hour and compaction within 6 h keep the topic small.
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "max.compaction.lag.ms": "21600000"}
-# librdkafka looks up the coordinator of a group that it does not use.
-_NO_PROBLEM = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})  # noqa: SLF001 - their public names
 _DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _FOLLOW_FROM_FATAL = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE})  # noqa: SLF001 - their public names
 _NO_WRITE = "the right WRITE on the topic is missing (docs/rights.md)"

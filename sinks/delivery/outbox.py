@@ -107,7 +107,6 @@ class Outbox:
             if self._said.is_over("delivery"):
                 self._log.info(f"{self.name} works again: all kept events are delivered")
             self._attempts.end()
-            self._problem = None
         return taken
 
     def deliver_last(self, now_ms: TimestampMs) -> None:

@@ -131,7 +131,7 @@ class Reader:
 _MOST_LATER_VERSIONS = 20  # a version above that is none: the bytes are something else
 
 
-def check_version(found: int, highest: int, field: str, position: int = 0) -> None:
+def check_version(found: int, highest: int, field: str) -> None:
     """Checks that a version is known.
 
     Raises:
@@ -140,9 +140,9 @@ def check_version(found: int, highest: int, field: str, position: int = 0) -> No
     """
     if highest < found <= highest + _MOST_LATER_VERSIONS:
         expected = f"0 to {highest} (if the broker is newer, upgrade txnwatch)"
-        raise LaterVersionError(field, position, found, expected)
+        raise LaterVersionError(field, 0, found, expected)
     if not 0 <= found <= highest:
-        raise WireError(field, position, found, f"0 to {highest}")
+        raise WireError(field, 0, found, f"0 to {highest}")
 
 
 # Kafka's value of an absent id, epoch, offset or time. The code above this package has None instead.

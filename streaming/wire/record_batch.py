@@ -371,13 +371,13 @@ def _bad_offsets(at: int, first: int, last: int) -> WireError:
     return WireError("base offset and last offset", at, f"{first} and {last}", "0 or more, the last not below the base")
 
 
-def walk(buffer: memoryview | bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+def walk(buffer: memoryview | bytes) -> Iterator[tuple[int, BatchHeader]]:
     """Yields (byte position, header) of each complete batch of magic 2 in some bytes of a log.
 
     Raises:
         WireError: a length or magic that no broker writes.
     """
-    return BatchWalker().headers(buffer, at)
+    return BatchWalker().headers(buffer)
 
 
 def end_of_whole_entries(buffer: memoryview | bytes) -> int:

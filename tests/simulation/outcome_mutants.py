@@ -52,13 +52,6 @@ def an_epoch_is_a_reign() -> Iterator[None]:
 
 
 @contextmanager
-def lineage_across_connections() -> Iterator[None]:
-    """A record inherits from the one before although the connection was interrupted between them."""
-    with mock.patch.object(view, "appended_under", lambda view: (view.log_partition, view.coordinator_epoch)):
-        yield
-
-
-@contextmanager
 def one_read_counts() -> Iterator[None]:
     """An outcome counts at once, and not only once a later barrier still shows the reign in which it was read."""
     with mock.patch.object(proven_hang, "known_outcome", outcome.read_outcome):

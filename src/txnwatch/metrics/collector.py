@@ -50,7 +50,6 @@ from txnwatch.state.model.findings import (
     ViewHealed,
 )
 from txnwatch.state.model.incident import Action, IncidentEvent, IncidentStatus
-from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.transaction import COMPLETED_AS, TransactionState
 from txnwatch.state.model.values import (
     NO_TIME,
@@ -63,6 +62,7 @@ from txnwatch.state.model.values import (
     elapsed,
     is_log,
 )
+from txnwatch.state.telling.folding import owner_label
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.watch.coverage import MissingEvidence, is_log_missing
 
@@ -341,7 +341,9 @@ class Metrics(Collector):
         incidents = ledger.open_incidents
         self._made["speaks"].set(int(ledger.speaks))
         self._acted = {event.incident_id: event.action for event in incidents}
-        counts: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity, _team(event)) for event in incidents)
+        counts: Counts[tuple[str, ...]] = Counts(
+            (event.verdict, event.severity, owner_label(event)) for event in incidents
+        )
         gauge = self._made["open_incidents"]
         self._counted_incidents |= counts.keys()
         for labels in self._counted_incidents:
@@ -381,11 +383,6 @@ class Metrics(Collector):
         with self._lock:
             collected = self._tally.latencies()
         yield from histograms(collected)
-
-
-def _team(event: IncidentEvent) -> str:
-    """The team of the table of this process: the ledger has replaced the owner of an event of another writer."""
-    return event.owner.team if event.owner is not None else WITHOUT_OWNER
 
 
 def _pinned(emitted: Iterable[Finding]) -> dict[TopicPartition, tuple[Offset, TimestampMs]]:

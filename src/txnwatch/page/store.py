@@ -348,8 +348,8 @@ class PageStore:
         latencies = sorted(self.latencies_ms)
         return latencies[len(latencies) * 99 // 100] if latencies else None
 
-    def take_event(self, event: IncidentEvent, *, is_new: bool = True) -> None:
-        """Takes an event; what is known with it follows. One that is not new says nothing about the latency now."""
+    def take_event(self, event: IncidentEvent) -> None:
+        """Takes an event; what is known with it follows."""
         lives = dict(self.lives)
         life = lives.pop(event.incident_id, None)
         if life is not None and life.last.sequence >= event.sequence:  # a topic that is read again
@@ -358,5 +358,5 @@ class PageStore:
         if len(lives) > LIVES:
             del lives[next(iter(lives))]
         self.lives = lives
-        if event.status is IncidentStatus.OPENED and is_new:
+        if event.status is IncidentStatus.OPENED:
             self.latencies_ms = (*self.latencies_ms[1 - LATENCIES :], event.detection_latency_ms)
