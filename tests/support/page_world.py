@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from support.incidents import an_event, an_evidence
 from txnwatch.owners.owner_table import owners_of
+from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.shown_past import ShownPast
 from txnwatch.page.store import KnownNow, PageStore, Reach, TargetRow, Watched
@@ -188,6 +189,10 @@ class PageWorld:
             speaker=self.speaker,
             topics=self.topics,
         )
+
+    def knowledge(self) -> Knowledge:
+        """What the page knows now."""
+        return Knowledge(store=self.store, seen=self.store.seen, now_ms=now_ms(), ends=self.ends)
 
     def batch(self, at_ms: TimestampMs | None = None) -> None:
         """Makes a micro-batch."""

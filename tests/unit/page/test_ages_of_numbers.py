@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.page_world import PageWorld, a_busy_cluster, now_ms
+from support.page_world import PageWorld, a_busy_cluster
 from txnwatch.page import details
-from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import picture_of
 from txnwatch.state.model.values import Offset, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
@@ -17,13 +16,9 @@ PAYMENTS = TopicPartition("payments", 0)
 END = 18_300_000
 
 
-def known_of(world: PageWorld) -> Knowledge:
-    return Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
-
-
 def waits(world: PageWorld) -> dict[str, Any]:
     hang = next(one for one in world.incidents if one.verdict is Verdict.HANGING)
-    found = details.incident(known_of(world), hang.incident_id)
+    found = details.incident(world.knowledge(), hang.incident_id)
     assert found is not None
     answer: dict[str, Any] = found["waits"]
     return answer
@@ -58,12 +53,12 @@ def test_without_the_end_each_number_has_its_time(later: PageWorld) -> None:
     found = waits(later)
     assert (found["hidden"], found["hidden_at_ms"]) == (48_112, event_ms(later))
     assert {one["behind_at_ms"] for one in found["groups"]} == {event_ms(later)}
-    row = next(row for row in picture_of(known_of(later))["incidents"].values() if row["verdict"] == "hanging")
+    row = next(row for row in picture_of(later.knowledge())["incidents"].values() if row["verdict"] == "hanging")
     assert (row["hidden"], row["hidden_at_ms"]) == (48_112, event_ms(later))
 
 
 def test_a_partition_has_the_lag_that_kafka_reports_and_the_real_one(later: PageWorld) -> None:
-    groups = {one["name"]: one for one in details.partition(known_of(later), PAYMENTS)["groups"]}
+    groups = {one["name"]: one for one in details.partition(later.knowledge(), PAYMENTS)["groups"]}
     fraud = groups["fraud-scoring"]
     assert (fraud["lag"], fraud["behind"], fraud["behind_at_ms"]) == (0, END - 18_210_442, None)
     assert (groups["audit-export"]["lag"], groups["audit-export"]["behind_at_ms"]) == (110_442, event_ms(later))
@@ -72,24 +67,24 @@ def test_a_partition_has_the_lag_that_kafka_reports_and_the_real_one(later: Page
 def test_hidden_records_of_a_transaction_are_the_least_if_an_end_is_not_known() -> None:
     world = a_busy_cluster()
     del world.ends[TopicPartition("orders", 14)]
-    row = next(row for row in picture_of(known_of(world))["incidents"].values() if row["verdict"] == "stuck_prepare")
+    row = next(row for row in picture_of(world.knowledge())["incidents"].values() if row["verdict"] == "stuck_prepare")
     assert (row["hidden"], row["hidden_is_least"], row["hidden_at_ms"]) == (4_800, True, None)
 
 
 def test_what_the_lists_may_lack_is_said(later: PageWorld) -> None:
     """Of 9,871 open transactions they have 9: on each partition may be more."""
-    lane = picture_of(known_of(later))["lanes"]["payments-0"]
+    lane = picture_of(later.knowledge())["lanes"]["payments-0"]
     assert (lane["more"], lane["more_is_least"]) == (0, True)
-    assert details.partition(known_of(later), PAYMENTS)["more_is_least"] is True
+    assert details.partition(later.knowledge(), PAYMENTS)["more_is_least"] is True
     later.young = 0
     later.batch()
-    lane = picture_of(known_of(later))["lanes"]["payments-0"]
+    lane = picture_of(later.knowledge())["lanes"]["payments-0"]
     assert (lane["more"], lane["more_is_least"]) == (0, False)
 
 
 def test_the_number_of_the_others_is_that_of_the_barrier(later: PageWorld) -> None:
-    others = picture_of(known_of(later))["others"]
+    others = picture_of(later.knowledge())["others"]
     assert others["count"] == later.young
     assert others["listed"] == 0
-    oldest = details.oldest(known_of(later), 2)
+    oldest = details.oldest(later.knowledge(), 2)
     assert (len(oldest["rows"]), oldest["more"]) == (2, later.young + 7)

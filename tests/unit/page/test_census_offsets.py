@@ -39,17 +39,13 @@ def by_census(last_stable: int | None = START, end: int = 742) -> PageWorld:
     return world
 
 
-def on_the_watchers_page(world: PageWorld) -> Knowledge:
-    return Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
-
-
 def on_a_page_elsewhere(world: PageWorld) -> Knowledge:
     """What `txnwatch page` knows from the facts of the watcher."""
     store = OneWorld("eu", [ToldWatcher(CLUSTER, world=world)]).show().store
     return Knowledge(store=store, seen=store.seen, now_ms=now_ms(), ends=store.seen.ends)
 
 
-BOTH = pytest.mark.parametrize("known", [on_the_watchers_page, on_a_page_elsewhere])
+BOTH = pytest.mark.parametrize("known", [PageWorld.knowledge, on_a_page_elsewhere])
 _Known = Callable[[PageWorld], Knowledge]
 
 
@@ -109,7 +105,7 @@ def test_what_begins_below_the_last_stable_offset_has_ended(known: _Known, last_
 
 
 def test_a_partition_has_them_and_says_that_they_are_of_the_last_census() -> None:
-    found = partition(on_the_watchers_page(by_census()), AT)
+    found = partition(by_census().knowledge(), AT)
     assert (found["last_stable"], found["end"], found["hidden"]) == (START, 742, 42)
     assert found["watched"] == "by census; the offsets are those of the last one"
 
@@ -117,18 +113,18 @@ def test_a_partition_has_them_and_says_that_they_are_of_the_last_census() -> Non
 def test_a_scanned_partition_has_the_end_of_the_last_barrier() -> None:
     world = by_census()
     world.ends[AT] = Offset(800)
-    found = partition(on_the_watchers_page(world), AT)
+    found = partition(world.knowledge(), AT)
     assert (found["end"], found["watched"]) == (800, "scanned")
 
 
 def test_a_batch_without_a_barrier_leaves_them() -> None:
     world = by_census()
     world.store.take([], world.seen(), TimestampMs(now_ms()))
-    assert lane(on_the_watchers_page(world))["hidden"] == 42
+    assert lane(world.knowledge())["hidden"] == 42
 
 
 def test_offsets_of_a_partition_with_nothing_open_give_no_lane() -> None:
     world = by_census()
     world.open, world.incidents = [], list[IncidentEvent]()
     world.batch()
-    assert lane(on_the_watchers_page(world)) is None
+    assert lane(world.knowledge()) is None

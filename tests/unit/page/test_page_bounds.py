@@ -53,7 +53,7 @@ def largest() -> Knowledge:
     size = ROWS // BUCKETS
     lists = [OpenTransactions(at, tuple(world.open[at * size : (at + 1) * size])) for at in range(BUCKETS)]
     world.store.take([a_count({"Ongoing": ROWS + world.young}), *lists], world.seen(), now_ms())
-    return Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
+    return world.knowledge()
 
 
 def texts(value: Any) -> Iterator[str]:

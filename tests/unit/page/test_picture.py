@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from support.page_client import applied
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, an_open, now_ms
 from txnwatch.page.details import partition
-from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import LANES, RECENT, Picture, changes, picture_of
 from txnwatch.page.store import MOMENTS, TargetRow
 from txnwatch.page.storms import FOLDS
@@ -27,11 +26,7 @@ from txnwatch.watch.coverage import MissingEvidence
 
 def picture(world: PageWorld) -> Picture:
     """As the browser gets it: what JSON cannot have would fail here."""
-    return msgspec.json.decode(msgspec.json.encode(picture_of(knowledge(world))))  # type: ignore[no-any-return]
-
-
-def knowledge(world: PageWorld) -> Knowledge:
-    return Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
+    return msgspec.json.decode(msgspec.json.encode(picture_of(world.knowledge())))  # type: ignore[no-any-return]
 
 
 def sentence(world: PageWorld) -> str:
@@ -138,7 +133,7 @@ def test_a_holder_is_named_if_its_start_is_the_offset_that_stands() -> None:
 
 @pytest.mark.parametrize(("offset", "is_listed"), [(18_000_000, False), (18_258_330, True), (18_258_331, False)])
 def test_a_partition_says_whether_its_holder_is_listed(offset: int, is_listed: bool) -> None:  # noqa: FBT001 - pytest
-    found = partition(knowledge(standing_at(offset)), TopicPartition("payments", 0))
+    found = partition(standing_at(offset).knowledge(), TopicPartition("payments", 0))
     assert found["holder_is_listed"] is is_listed
     assert (found["look"] is None) is is_listed
     assert found["last_stable"] == offset

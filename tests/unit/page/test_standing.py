@@ -9,7 +9,6 @@ import msgspec
 
 from support.page_world import HANG, PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
 from txnwatch.page import details
-from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import picture_of
 from txnwatch.page.words import as_text
 from txnwatch.state.model.values import Offset, ProducerId, TopicPartition
@@ -19,17 +18,13 @@ STUCK = 7102
 ORDERS = {"orders-11": TopicPartition("orders", 11), "orders-14": TopicPartition("orders", 14)}
 
 
-def known_of(world: PageWorld) -> Knowledge:
-    return Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
-
-
 def row_of(world: PageWorld, verdict: Verdict) -> dict[str, Any]:
-    picture = msgspec.json.decode(msgspec.json.encode(picture_of(known_of(world))))
+    picture = msgspec.json.decode(msgspec.json.encode(picture_of(world.knowledge())))
     return next(row for row in picture["incidents"].values() if row["verdict"] == verdict)
 
 
 def sentence(world: PageWorld) -> str:
-    return as_text(picture_of(known_of(world))["status"]["headline"], now_ms())
+    return as_text(picture_of(world.knowledge())["status"]["headline"], now_ms())
 
 
 def with_foreign_markers(*closed: str, alone: bool = False) -> PageWorld:
@@ -105,11 +100,11 @@ def test_an_end_that_is_not_read_yet_is_shown_by_the_leader() -> None:
 def test_the_answer_about_the_incident_says_the_same() -> None:
     world = with_foreign_markers(*ORDERS)
     stuck = next(one for one in world.incidents if one.verdict is Verdict.STUCK_PREPARE)
-    found = details.incident(known_of(world), stuck.incident_id)
+    found = details.incident(world.knowledge(), stuck.incident_id)
     assert found is not None
     assert found["waits"]["places"] == []
     assert "readers go on" in found["why"]
-    assert details.partition(known_of(world), ORDERS["orders-11"])["incidents"] == []
+    assert details.partition(world.knowledge(), ORDERS["orders-11"])["incidents"] == []
 
 
 def test_a_hang_does_not_stand_if_the_leader_shows_a_later_offset() -> None:

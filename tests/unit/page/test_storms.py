@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from support.page_client import get
-from support.page_world import GROUPS, HANG, PageWorld, a_busy_cluster, a_storm, an_incident, an_open, now_ms
-from txnwatch.page.knowledge import Knowledge
+from support.page_world import GROUPS, HANG, PageWorld, a_busy_cluster, a_storm, an_incident, an_open
 from txnwatch.page.picture import picture_of
 from txnwatch.page.storms import FOLDS, LISTED
 
@@ -24,7 +23,7 @@ def storm() -> Iterator[tuple[PageWorld, str]]:
 
 
 def picture(world: PageWorld) -> dict[str, Any]:
-    return picture_of(Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends))
+    return picture_of(world.knowledge())
 
 
 def rows(world: PageWorld) -> list[dict[str, Any]]:

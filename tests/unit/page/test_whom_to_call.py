@@ -14,7 +14,6 @@ from support.incidents import an_event
 from support.page_world import ORIGIN, PageWorld, a_busy_cluster, an_incident, an_open, now_ms
 from txnwatch.owners.owner_table import owners_of as owners_in
 from txnwatch.page import details
-from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import picture_of
 from txnwatch.page.words import about_client, about_event, as_text, owners_of
 from txnwatch.state.incidents.event_builder import named
@@ -25,13 +24,9 @@ from txnwatch.state.model.verdicts import Verdict
 ADVICE = ADVICE_MEANS[Advice.RESUME_FLINK_JOB]
 
 
-def known_of(world: PageWorld) -> Knowledge:
-    return Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
-
-
 def rows(world: PageWorld) -> dict[str, dict[str, Any]]:
     """The incidents of the picture by their verdict, as JSON gives them back."""
-    picture = msgspec.json.decode(msgspec.json.encode(picture_of(known_of(world))))
+    picture = msgspec.json.decode(msgspec.json.encode(picture_of(world.knowledge())))
     return {row["verdict"]: row for row in picture["incidents"].values()}
 
 
@@ -63,7 +58,7 @@ def test_the_lane_of_an_incident_has_the_owner_of_the_incident() -> None:
         replace(one, owner=by_group) if one.verdict is Verdict.HANGING else one for one in world.incidents
     ]
     world.batch()
-    lanes = picture_of(known_of(world))["lanes"]
+    lanes = picture_of(world.knowledge())["lanes"]
     assert (lanes["payments-0"]["holder"]["owner"], rows(world)["hanging"]["owner"]["name"]) == ("Ledger", "Ledger")
     assert lanes["orders-4"]["holder"]["owner"] == "Data platform"
     assert lanes["clickstream-17"]["holder"]["owner"] == "Risk", "without an incident, by the topic"
@@ -74,7 +69,7 @@ def test_the_owners_of_affected_groups_are_named() -> None:
 
 
 def test_what_waits_has_the_owners_of_its_groups() -> None:
-    known = known_of(a_busy_cluster())
+    known = a_busy_cluster().knowledge()
     found = details.incident(known, next(one.incident_id for one in known.open_incidents if one.verdict == "hanging"))
     assert found is not None
     assert [group["owner"] for group in found["waits"]["groups"]] == ["Risk #risk", None, None]
@@ -86,12 +81,12 @@ def test_an_incident_without_an_owner_says_so() -> None:
 
 
 def test_the_line_below_the_sentence_names_whom_to_call() -> None:
-    status = picture_of(known_of(a_busy_cluster()))["status"]
+    status = picture_of(a_busy_cluster().knowledge())["status"]
     assert "to call: Checkout, Data platform" in as_text(status["detail"], now_ms())
 
 
 def test_the_holder_of_a_partition_has_its_owner() -> None:
-    lanes = picture_of(known_of(a_busy_cluster()))["lanes"]
+    lanes = picture_of(a_busy_cluster().knowledge())["lanes"]
     assert [lanes[key]["holder"]["owner"] for key in ("payments-0", "clickstream-17", "billing-7")] == [
         "Checkout",
         "Risk",
@@ -100,7 +95,7 @@ def test_the_holder_of_a_partition_has_its_owner() -> None:
 
 
 def test_a_transactional_id_has_its_owner_with_and_without_an_incident() -> None:
-    known = known_of(a_busy_cluster())
+    known = a_busy_cluster().knowledge()
     with_one, without = details.producer(known, ProducerId(4021)), details.producer(known, ProducerId(4177))
     assert with_one is not None
     assert without is not None
@@ -153,7 +148,7 @@ def test_a_hostile_id_in_a_lane_is_named_by_its_topic_alone() -> None:
     world.tell(an_incident("hang", 60, transactional_id="__proto__", topic="clickstream", partition=0))
     world.batch()
     assert rows(world)["hanging"]["owner"]["found_by"] == "topic"
-    assert picture_of(known_of(world))["lanes"]["clickstream-0"]["holder"]["owner"] == "Risk"
+    assert picture_of(world.knowledge())["lanes"]["clickstream-0"]["holder"]["owner"] == "Risk"
 
 
 def with_links(**links: str) -> PageWorld:
@@ -173,7 +168,7 @@ def test_the_links_of_a_team_are_at_the_time_of_the_incident() -> None:
     query = parse_qs(urlsplit(links["dashboard"]).query)
     assert query["from"] == [str(hang.open_since_ms - 600_000)]
     assert 0 < int(query["to"][0]) - now_ms() <= 600_000
-    client = details.transactional_id(known_of(world), "checkout-7")
+    client = details.transactional_id(world.knowledge(), "checkout-7")
     assert client is not None
     assert dict(client["owner"]["links"])["call"] == "tel:+49301234"
 

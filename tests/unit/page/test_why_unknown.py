@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from support.page_world import OWNERS, PageWorld, a_busy_cluster, a_calm_cluster, now_ms
-from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.live_picture import encode
 from txnwatch.page.picture import picture_of
 from txnwatch.page.store import StartStep, TargetRow
@@ -19,7 +18,7 @@ AWAY = "no broker of kafka-1:9092 has answered for 15 s; a new connection fails:
 
 
 def status(world: PageWorld) -> dict[str, Any]:
-    known = Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
+    known = world.knowledge()
     found: dict[str, Any] = picture_of(known)["status"]
     return found
 
