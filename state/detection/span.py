@@ -50,7 +50,7 @@ class SpanEvent(StrEnum):
     SCAN_BEGINS_ABOVE = "the scan of its partition begins above its start"
 
 
-class Knower(StrEnum):
+class ShownBy(StrEnum):
     """What shows whether a span is open."""
 
     CENSUS = "a census, because its partition is not scanned"
@@ -64,7 +64,7 @@ class Effect(NamedTuple):
         end: how the span ends; None if it stays open.
         keeps_first_batch: only its first batch is still certain. No census has shown it or not shown it since.
         restarts_proof: all looks since its last proven beginning are void.
-        knower: what shows from now on whether it is open; None if that stays.
+        shown_by: what shows from now on whether it is open; None if that stays.
         why: text for the docs.
     """
 
@@ -72,7 +72,7 @@ class Effect(NamedTuple):
     why: str
     keeps_first_batch: bool = False
     restarts_proof: bool = False
-    knower: Knower | None = None
+    shown_by: ShownBy | None = None
 
 
 EFFECTS: dict[SpanEvent, Effect] = {
@@ -105,10 +105,10 @@ EFFECTS: dict[SpanEvent, Effect] = {
         restarts_proof=True,
     ),
     SpanEvent.SCAN_ENDS: Effect(
-        None, "its marker will not be read; a census shows whether it is open. Its looks count", knower=Knower.CENSUS
+        None, "its marker will not be read; a census shows whether it is open. Its looks count", shown_by=ShownBy.CENSUS
     ),
     SpanEvent.SCAN_BEGINS: Effect(
-        None, "the scan will read it; until then censuses show it, and its looks count", knower=Knower.SCAN_AHEAD
+        None, "the scan will read it; until then censuses show it, and its looks count", shown_by=ShownBy.SCAN_AHEAD
     ),
     SpanEvent.SCAN_BEGINS_ABOVE: Effect(
         SpanEnd.CENSUS, "the last stable offset has passed it, so it has ended, and its marker is not read"
@@ -146,8 +146,8 @@ def changed(span: Span, event: SpanEvent) -> Span:
     if effect.keeps_first_batch:
         start = span.start_offset
         span = replace(span, epoch=span.oldest_epoch, last_offset=start, census_absent_at=None, ended_at=None)
-    if effect.knower is not None:
-        is_ahead, seen_at = effect.knower is Knower.SCAN_AHEAD, NO_BARRIER if span.seen_at is None else span.seen_at
+    if effect.shown_by is not None:
+        is_ahead, seen_at = effect.shown_by is ShownBy.SCAN_AHEAD, NO_BARRIER if span.seen_at is None else span.seen_at
         span = replace(span, by_census=True, is_ahead_of_scan=is_ahead, seen_at=seen_at, began_after=NO_BARRIER)
     return replace(span, uncovered_at=None, reseen_at=None) if effect.restarts_proof else span
 

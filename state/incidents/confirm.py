@@ -274,8 +274,8 @@ class Undecided:
 
 
 @dataclass(slots=True)
-class Answers:
-    """Counts the answers about candidates.
+class CountedConfirmations:
+    """Counts the confirmations of candidates.
 
     Attributes:
         counts: confirmations by verdict and answer, for the metrics.

@@ -22,8 +22,8 @@ from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import OpenChecks, Surroundings, changed
 from txnwatch.state.incidents.claims import differs, found_too, with_newer_verdict
 from txnwatch.state.incidents.confirm import (
-    Answers,
     ConfirmationQueues,
+    CountedConfirmations,
     confirm_asked,
     confirm_contradicted,
     confirm_overdue,
@@ -99,7 +99,7 @@ class SpanIncidents:
     checks: OpenChecks
     outcomes: OutcomeRetries
     queues: ConfirmationQueues
-    answers: Answers
+    answers: CountedConfirmations
     refuted: set[TopicPartition] = field(default_factory=set)
     unread: list[SpanEnded] = field(default_factory=list)
 
@@ -302,7 +302,7 @@ class TransactionIncidents:
 
     book: Book
     queues: ConfirmationQueues
-    answers: Answers
+    answers: CountedConfirmations
 
     def end_over(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Ends incidents whose transaction the coordinator has moved on."""

@@ -30,7 +30,7 @@ from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import OpenChecks
-from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
+from txnwatch.state.incidents.confirm import ConfirmationQueues, CountedConfirmations
 from txnwatch.state.incidents.event_builder import fitting, named
 from txnwatch.state.incidents.found_incidents import (
     OUTCOME_BUDGET_MS,
@@ -140,7 +140,7 @@ class Ledger:
     speaks: bool = False
     _reign: int = 0
     _had_lease_ms: TimestampMs | None = None
-    answers: Answers = field(init=False)
+    answers: CountedConfirmations = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
     _outcomes: OutcomeRetries = field(init=False)
     _owners: OwnerSearch = field(init=False)
@@ -153,7 +153,7 @@ class Ledger:
     ) -> None:
         book = self.book = Book(self.origin, OwnFindings(before))
         book.watches = watches or book.watches
-        self.answers = Answers(self.counts)
+        self.answers = CountedConfirmations(self.counts)
         self.checks = OpenChecks(book)
         self._outcomes = OutcomeRetries(book)
         self._owners = OwnerSearch(book, may_read_log)
