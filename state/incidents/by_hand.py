@@ -171,7 +171,7 @@ class AbortByHand:
         confirmed = yield from self._confirmed(evidence.candidate)
         again, found = yield from read_anew(evidence, confirmed)
         spec = _unless_outcome_changed(evidence, again, (yield from self.decide(again, found)))
-        spec = self._unless_published_otherwise(known, again, spec)
+        spec = unless_published_otherwise(self.target, known, again.outcome, spec)
         if isinstance(spec, Refused):
             return spec
         assert found.reading is not None
@@ -200,20 +200,6 @@ class AbortByHand:
         if result.is_denied:
             return Refused(Refusal.NOT_AUTHORIZED, result.detail or "")
         return delivery.with_problem(result)
-
-    def _unless_published_otherwise(
-        self, known: IncidentEvent | None, again: ProvenHang, decision: AbortSpec | Refused
-    ) -> AbortSpec | Refused:
-        """A refusal if a watcher says that the end was of the other kind, and this reading does not know the outcome.
-
-        Anyone who may write the events topic can say so: it prevents a marker, and never allows one.
-        """
-        if known is None or again.outcome != ExpectedOutcome.UNKNOWN or isinstance(decision, Refused):
-            return decision
-        refusal = _REFUSED_BY_OTHERS[self.target.is_commit].get(known.expected_outcome)
-        if refusal is None or (refusal is Refusal.OUTCOME_WAS_COMMIT and self.target.may_lose):
-            return decision
-        return Refused(refusal, f"{known.outcome_by or 'a watcher'} has published the outcome {known.expected_outcome}")
 
     def _found(self) -> Plan[tuple[SpanCandidate, SpanConfirmation]]:
         """The search of find-hanging, for the requested transaction only."""
@@ -257,6 +243,23 @@ _REFUSED_BY_OTHERS: Final[dict[bool, dict[ExpectedOutcome, Refusal]]] = {
     False: {ExpectedOutcome.COMMIT: Refusal.OUTCOME_WAS_COMMIT},
     True: dict.fromkeys((ExpectedOutcome.ABORT, ExpectedOutcome.NONE), Refusal.COMMIT_NOT_PROVEN),
 }
+
+
+def unless_published_otherwise(
+    target: ManualTarget, known: IncidentEvent | None, outcome: ExpectedOutcome, decision: AbortSpec | Refused
+) -> AbortSpec | Refused:
+    """A refusal if a watcher says that the end was of the other kind, and this reading does not know the outcome.
+
+    Anyone who may write the events topic can say so: it prevents a marker, and never allows one.
+    """
+    if known is None or outcome is not ExpectedOutcome.UNKNOWN or isinstance(decision, Refused):
+        return decision
+    refusal = _REFUSED_BY_OTHERS[target.is_commit].get(known.expected_outcome)
+    if refusal is None or (refusal is Refusal.OUTCOME_WAS_COMMIT and target.may_lose):
+        return decision
+    return Refused(refusal, f"{known.outcome_by or 'a watcher'} has published the outcome {known.expected_outcome}")
+
+
 _ACCEPTED = f"{BY_HAND}: the outcome is unknown, and the operator has accepted that"
 
 

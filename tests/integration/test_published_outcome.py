@@ -163,13 +163,15 @@ def test_a_commit_that_only_a_watcher_knows_is_completed_by_the_printed_command_
     code, row = run(*printed[:-1], "--yes")
     assert (code, row["result"]) == (5, "refused (outcome_unknown)"), "its word is no proof"
     where = (*of(restarted.committed), "--start-offset", "2")
-    code, row = run("abort", *where, "--yes", "--accept-unknown-outcome")
-    assert (code, row["result"]) == (5, "refused (outcome_was_commit)"), "and it prevents the other marker"
+    for last in (("--yes", "--accept-unknown-outcome"), ("--dry-run",)):
+        code, row = run("abort", *where, *last)
+        assert (code, row["result"]) == (5, "refused (outcome_was_commit)"), "and it prevents the other marker"
     code, row = run(*printed[:-1], "--yes", "--accept-unknown-outcome")
     assert (code, row["result"]) == (0, "verified")
 
 
 def test_a_commit_is_not_completed_if_a_watcher_says_that_there_was_none(restarted: Restarted, run: Run) -> None:
     where = (*of(restarted.told), "--start-offset", "2", "--result", "commit")
-    code, row = run("abort", *where, "--yes", "--accept-unknown-outcome")
-    assert (code, row["result"]) == (5, "refused (commit_not_proven)")
+    for last in (("--yes", "--accept-unknown-outcome"), ("--dry-run",)):
+        code, row = run("abort", *where, *last)
+        assert (code, row["result"]) == (5, "refused (commit_not_proven)")

@@ -41,14 +41,14 @@ from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, Na
 from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.screening import Search
-from txnwatch.state.incidents.by_hand import ManualTarget
+from txnwatch.state.incidents.by_hand import ManualTarget, unless_published_otherwise
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal, start_of
 from txnwatch.state.model.values import Offset, PartitionOffset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin, fence_owner
-from txnwatch.state.telling.published import tell_found
+from txnwatch.state.telling.published import said_about, tell_found
 from txnwatch.state.telling.renderings import sentences
 from txnwatch.state.telling.statements import StatementKind, outcome_words
 from txnwatch.state.text import cut
@@ -264,7 +264,9 @@ def _end(parsed: argparse.Namespace, abort: ManualAbort, publishing: Publishing,
         TxnwatchError: there is no such open transaction, or an answer is missing; no marker was written.
     """
     incident, evidence, confirmation = abort.find()
+    said = said_about(incident, abort.origin.published().events) if _is_unknown(incident) else None
     decision = abort.decide(evidence, confirmation)
+    decision = unless_published_otherwise(abort.target, said, evidence.outcome, decision)
     if isinstance(decision, Refused):
         return _refused(parsed, abort.origin, incident, decision)
     why = blocked()
