@@ -336,8 +336,11 @@ def _reason(description: DescribedTransaction | None, candidate: SpanCandidate) 
     if description.is_live:
         return Reason.NOT_A_PARTICIPANT
     view = candidate.view
-    is_shown = view is not None and view.superseded_by is None and view.state is not TransactionState.DEAD
-    if view is not None and is_shown and not is_begun_anew(view, candidate.span.epoch):
+    # A live transaction of the log that its coordinator does not have shows nothing about the data.
+    shows_nothing = (
+        view is None or view.superseded_by is not None or view.state is TransactionState.DEAD or view.is_live
+    )
+    if view is not None and not shows_nothing and not is_begun_anew(view, candidate.span.epoch):
         is_elsewhere = view.participants and candidate.partition not in view.participants
         return Reason.NOT_A_PARTICIPANT if is_elsewhere else Reason.ALREADY_COMPLETED
     return Reason.NOT_STARTED if description.state is TransactionState.EMPTY else Reason.ALREADY_COMPLETED

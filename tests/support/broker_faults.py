@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import ElectionType
+from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka import TopicPartition as ConfluentTopicPartition
 from kafka.protocol.metadata import MetadataRequest
 
@@ -128,7 +128,8 @@ def _elect(cluster: Cluster, partition: TopicPartition, follower: int) -> None:
     admin, asked = admin_of(cluster), ConfluentTopicPartition(partition.topic, partition.partition)
 
     def is_elected() -> bool:
-        admin.elect_leaders(ElectionType.UNCLEAN, [asked]).result(_PATIENCE_S)
+        with suppress(KafkaException):  # the controller was the killed broker
+            admin.elect_leaders(ElectionType.UNCLEAN, [asked]).result(_PATIENCE_S)
         info = cluster.refresh().info(partition)
         return info is not None and info.leader == follower
 

@@ -209,10 +209,11 @@ def two_phase(world: FaultWorld) -> Fault:
 def stale_view(world: FaultWorld) -> Fault:
     """A record in the log that the coordinator, going by its memory, knows nothing of: it covers a stray write."""
     partition = world.partition(2)
-    producer = stray_write(world.cluster, unique("app"), partition)
+    producer = RawProducer(world.cluster, unique("app"), LONG_TIMEOUT_MS).init()
     held = ((partition.topic, (partition.partition,)),)
     value = _value(producer, TransactionState.ONGOING, held, TWO_PHASE_TIMEOUT_MS)
     inject(world.cluster, producer.transactional_id, replace(value, start_ms=value.start_ms - 2 * HOUR_MS))
+    producer.produce(partition, [b"never added"])
     return _fault(world, producer, partition)
 
 

@@ -153,6 +153,11 @@ def test_a_fence_does_not_change_the_reason(records: list[TransactionSeen], epoc
         assert assess_span(after, OPEN, described(S.EMPTY), OPEN).reason is reason
 
 
+def test_a_live_transaction_of_the_log_that_its_coordinator_does_not_have_is_no_reason() -> None:
+    candidate = msgspec.structs.replace(CANDIDATE, view=BEGUN.view)
+    assert assess_span(candidate, OPEN, described(S.EMPTY), OPEN).reason is Reason.NOT_STARTED
+
+
 UNKNOWN_ID = UnknownTransactionalId(NAME, 1)
 LATE = TransactionCandidate(Verdict.LATE, PRODUCER, transaction(1, S.ONGOING, ORDERS).view, 1, 1, START_MS, 75_001)
 STUCK = msgspec.structs.replace(LATE, verdict=Verdict.STUCK_PREPARE, view=transaction(1, S.PREPARE_COMMIT, ORDERS).view)
