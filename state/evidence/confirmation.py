@@ -336,14 +336,16 @@ def _reason(description: DescribedTransaction | None, candidate: SpanCandidate) 
     if description.is_live:
         return Reason.NOT_A_PARTICIPANT
     view = candidate.view
-    # A live transaction of the log that its coordinator does not have shows nothing about the data.
-    shows_nothing = (
-        view is None or view.superseded_by is not None or view.state is TransactionState.DEAD or view.is_live
-    )
-    if view is not None and not shows_nothing and not is_begun_anew(view, candidate.span.epoch):
-        is_elsewhere = view.participants and candidate.partition not in view.participants
-        return Reason.NOT_A_PARTICIPANT if is_elsewhere else Reason.ALREADY_COMPLETED
-    return Reason.NOT_STARTED if description.state is TransactionState.EMPTY else Reason.ALREADY_COMPLETED
+    if (
+        view is None
+        or view.superseded_by is not None
+        or view.state is TransactionState.DEAD
+        or view.is_live  # its coordinator does not have it, so it shows nothing about the data
+        or is_begun_anew(view, candidate.span.epoch)
+    ):
+        return Reason.NOT_STARTED if description.state is TransactionState.EMPTY else Reason.ALREADY_COMPLETED
+    is_elsewhere = view.participants and candidate.partition not in view.participants
+    return Reason.NOT_A_PARTICIPANT if is_elsewhere else Reason.ALREADY_COMPLETED
 
 
 @dataclass(frozen=True, slots=True)

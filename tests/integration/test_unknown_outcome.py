@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -42,20 +44,32 @@ def hung(cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
     return at, producer
 
 
+Run = Callable[..., tuple[int, dict[str, Any], str]]
+
+
+@pytest.fixture
+def run_abort(
+    kafka: EmbeddedKafka, hung: tuple[TopicPartition, RawProducer], capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Runs the command; returns the exit code, the one row, or nothing if there is no answer, and the errors."""
+    where = ("--topic", hung[0].topic, "--partition", "0", "--bootstrap-server", kafka.bootstrap_servers)
+
+    def ran(*flags: str) -> tuple[int, dict[str, Any], str]:
+        code = main(["abort", *where, "--format", "json", *flags])
+        out, err = capsys.readouterr()
+        (row,) = json.loads(out)["rows"] if out else [{}]
+        return code, row, err
+
+    return ran
+
+
 def test_an_unknown_outcome_is_ended_only_by_who_says_so(
-    kafka: EmbeddedKafka,
-    cluster: Cluster,
-    hung: tuple[TopicPartition, RawProducer],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster, hung: tuple[TopicPartition, RawProducer], run_abort: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at, producer = hung
-    where = ("--topic", at.topic, "--partition", "0", "--producer-id", str(producer.producer_id))
 
     def abort(*flags: str) -> tuple[int, dict[str, Any], str]:
-        code = main(["abort", *where, "--bootstrap-server", kafka.bootstrap_servers, "--format", "json", *flags])
-        out, err = capsys.readouterr()
-        (row,) = json.loads(out)["rows"]
+        code, row, err = run_abort("--producer-id", str(producer.producer_id), *flags)
         assert (row["expected_outcome"], row["outcome_doubt"]) == ("unknown", "epoch_shared")
         return code, row, err
 
@@ -89,23 +103,12 @@ def test_an_unknown_outcome_is_ended_only_by_who_says_so(
 
 
 def test_a_commit_that_a_person_knows_is_completed_and_asked_for_again_it_is_over(
-    kafka: EmbeddedKafka,
-    cluster: Cluster,
-    hung: tuple[TopicPartition, RawProducer],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster, hung: tuple[TopicPartition, RawProducer], run_abort: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at, producer = hung
     row_of_it = ClusterAdmin(cluster).read_partitions([at])[at].open_transaction(producer.producer_id)
     assert row_of_it is not None
-    start = str(row_of_it.txn_start_offset)
-    where = ("--topic", at.topic, "--partition", "0", "--start-offset", start, "--bootstrap-server")
-
-    def abort(*flags: str) -> tuple[int, dict[str, Any], str]:
-        code = main(["abort", *where, kafka.bootstrap_servers, "--format", "json", *flags])
-        out, err = capsys.readouterr()
-        return code, json.loads(out)["rows"][0] if out else {}, err
-
+    abort = partial(run_abort, "--start-offset", str(row_of_it.txn_start_offset))
     code, row, _ = abort("--result", "commit", "--yes")
     assert (code, row["result"]) == (5, "refused (outcome_unknown)")
     assert f"{ACCEPTED} allows it" in row["detail"]
