@@ -30,7 +30,7 @@ class OlderController(EmbeddedKafka):
         super().__init__(directory, version=KAFKA_3[0])
 
     def _server_properties(self, node: int) -> dict[str, str]:
-        address = f"127.0.0.1:{self._controller_port}"
+        address = f"127.0.0.1:{self.controller_port}"
         mine = {
             "process.roles": "controller",
             "node.id": str(CONTROLLER),
@@ -47,12 +47,12 @@ class NewerBroker(EmbeddedKafka):
 
     def __init__(self, directory: Path, older: OlderController) -> None:
         super().__init__(directory)
-        self._cluster_id, self._controller_port = older._cluster_id, older._controller_port
+        self.cluster_id, self.controller_port = older.cluster_id, older.controller_port
 
     def _server_properties(self, node: int) -> dict[str, str]:
         mine = {
             "process.roles": "broker",
-            "controller.quorum.voters": f"{CONTROLLER}@127.0.0.1:{self._controller_port}",
+            "controller.quorum.voters": f"{CONTROLLER}@127.0.0.1:{self.controller_port}",
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
         }
         return {**super()._server_properties(node), **mine}

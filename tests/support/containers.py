@@ -135,7 +135,7 @@ class ContainerKafka(EmbeddedKafka):
         super().__init__(directory)
         properties = self._server_properties(1)
         env = {f"KAFKA_{key.upper().replace('.', '_')}": value for key, value in properties.items()}
-        env |= {"CLUSTER_ID": self._cluster_id, "KAFKA_HEAP_OPTS": f"-Xmx{self._heap}"}
+        env |= {"CLUSTER_ID": self.cluster_id, "KAFKA_HEAP_OPTS": f"-Xmx{self._heap}"}
         self._container = ServerContainer(KAFKA_IMAGE, READY_LINE, env=env)
 
     def __exit__(self, *_: object) -> None:

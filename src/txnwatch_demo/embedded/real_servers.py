@@ -195,6 +195,8 @@ class EmbeddedKafka:
     Attributes:
         broker_options: options of the JVM of a broker.
         ready_s: how long a broker may take to start.
+        cluster_id: the id with which the storage is formatted.
+        controller_port: the port of the controller's listener.
 
     Raises (from `start`):
         TxnwatchError: Java is missing, the download fails, or a broker does not start.
@@ -235,12 +237,12 @@ class EmbeddedKafka:
         self._system_properties = dict(system_properties or {})
         self._protocols = dict(listeners or {})
         nodes = range(1, brokers + 1)
-        self._controller_port, *ports = free_ports(1 + brokers * (1 + len(self._protocols)))
+        self.controller_port, *ports = free_ports(1 + brokers * (1 + len(self._protocols)))
         self._ports = {node: ports.pop() for node in nodes}
         self._other_ports = {(name, node): ports.pop() for name in self._protocols for node in nodes}
         self._servers: dict[int, ServerProcess] = {}
         # Kafka refuses ids that begin with a dash.
-        self._cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+        self.cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
     def __enter__(self) -> Self:
         return self
@@ -335,7 +337,7 @@ class EmbeddedKafka:
         command = self._command(
             SHORT_LIVED,
             "kafka.tools.StorageTool",
-            *("format", "-t", self._cluster_id, "-c", str(home / "server.properties"), "--ignore-formatted"),
+            *("format", "-t", self.cluster_id, "-c", str(home / "server.properties"), "--ignore-formatted"),
             *features,
         )
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
@@ -351,12 +353,12 @@ class EmbeddedKafka:
     def _server_properties(self, node: int) -> dict[str, str]:
         others = [f"{name}://{self.listener(name, node)}" for name in self._protocols]
         listeners = ",".join([f"PLAINTEXT://127.0.0.1:{self._ports[node]}", *others])
-        controller = f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        controller = f"CONTROLLER://127.0.0.1:{self.controller_port}"
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._protocols}
         return {
             "process.roles": "broker,controller" if node == 1 else "broker",
             "node.id": str(node),
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
             "listeners": f"{listeners},{controller}" if node == 1 else listeners,
             "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
