@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from txnwatch.sinks.delivery.encoding import Keys, from_bytes, topic_place, without_signature
-from txnwatch.sinks.delivery.events_topic import NO_CLIENT_LOG
+from txnwatch.sinks.delivery.events_topic import NO_CLIENT_LOG, TIMEOUT_S
 from txnwatch.state.incidents import heartbeat
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BadEventError, BrokerError, RegistryUnavailableError, SkipReason
@@ -27,7 +27,6 @@ from txnwatch.state.model.pauses import Attempts
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.text import Said
 
-_TIMEOUT_S = 10.0
 _END_TIMEOUT_S = 3.0
 # librdkafka looks up the coordinator of a group that it does not use.
 _NO_PROBLEM = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})  # noqa: SLF001 - their public names
@@ -50,7 +49,7 @@ class EventLog:
         decode: Decoder = from_bytes,
         keys: Keys | None = None,
         *,
-        timeout_s: float = _TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Connects; `report` gets a line when new records are refused, and one when they can be read again.

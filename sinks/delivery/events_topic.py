@@ -26,7 +26,7 @@ from txnwatch.state.model.errors import (
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text import Said
 
-_TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0
 _BURY_TIMEOUT_S = 2.0
 _RENEW_TIMEOUT_S = 1.0
 _REPLICAS = 3
@@ -48,7 +48,7 @@ class KafkaEventsTopic:
         encoding: Encoding = FORMATS["json"],
         *,
         keys: Keys | None = None,
-        timeout_s: float = _TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Prepares the producer; `report` gets a line when heartbeats are refused, and when they are taken again."""
@@ -247,7 +247,7 @@ class KafkaEventsTopic:
         self._served(lambda: self._producer.flush(self._timeout_s))
 
 
-def ensure_topic(client_config: Mapping[str, Any], topic: str, *, timeout_s: float = _TIMEOUT_S) -> str | None:
+def ensure_topic(client_config: Mapping[str, Any], topic: str, *, timeout_s: float = TIMEOUT_S) -> str | None:
     """Creates the events topic, compacted, if it does not exist.
 
     Returns a warning if it exists and is not compacted: the ledger then loses incidents that are older than the

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from txnwatch.state.model.incident import AffectedGroup, ConnectSetting, ConnectUse, WaitingGroup
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, TopicPartition
-from txnwatch.state.text import cut, quoted, some
+from txnwatch.state.text import counted, cut, quoted, some
 
 _NAMED = 5  # groups, and partitions of a group, in the text; the JSON has all
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
@@ -27,7 +27,7 @@ def held_text(partition: TopicPartition, stable: Offset | None, end: Offset | No
             f"No application reads {partition}: it has the committed offsets of consumer groups. The offsets that are "
             f"pending in this transaction stop their groups. The log cleaner stops at offset {stable}."
         )
-    records = f"{hidden} record{'s' if hidden != 1 else ''}"
+    records = counted(hidden, "record")
     return (
         f"read_committed consumers of {partition} stop at offset {stable}: {records} up to {end} are hidden from them, "
         "and the log cleaner stops there too."

@@ -24,7 +24,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerEpoch, 
 from txnwatch.state.model.verdicts import RULE_OF, Family, Reason, Verdict
 from txnwatch.state.telling.commands import has_fence, is_look
 from txnwatch.state.telling.hurt import connect_text, held_text
-from txnwatch.state.text import cut, duration_text, some, utc_text
+from txnwatch.state.text import counted, cut, duration_text, some, utc_text
 
 
 class StatementKind(StrEnum):
@@ -433,7 +433,7 @@ def _hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
 
 def _was_hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
     if event.topic is not None and event.hidden_records:
-        count = f"{event.hidden_records} record{'s' if event.hidden_records != 1 else ''}"
+        count = counted(event.hidden_records, "record")
         yield f"Before its end, at least {count} of {shown(event.topic)}-{event.partition} were hidden."
     yield from _groups(event, shown, "Groups that stood still", "Groups that waited for their committed offsets")
 

@@ -311,6 +311,7 @@ class Lister:
         answer, the metadata is refreshed at once: it may have moved. Then pauses grow with the time of its absence.
         """
         now, known = time.monotonic(), self._cluster.metadata
+        self._begin_barrier(now)
         pause_s = self._settled_pause_s if is_settled else self.options.metadata_refresh_s
         pause_s = min(pause_s, self._pause_for_away_s(now))
         if known is not None and now < self.looked_s + pause_s and names <= known.topics.keys():
@@ -339,15 +340,18 @@ class Lister:
                 self.looked_s = -math.inf
         return True
 
-    def _pause_for_away_s(self, now_s: float) -> float:
-        """How long the metadata is not refreshed because of leaders that do not answer; begins another barrier."""
-        are_others = bool(self.away - self._away_before)
-        self._away_before, self.away = self.away, set()
-        if are_others:
+    def _begin_barrier(self, now_s: float) -> None:
+        """Keeps whose leaders did not answer at the last barrier; if these are others, their absence begins now."""
+        if self.away - self._away_before:
             self._away_since_s = now_s
-            return 0.0
+        self._away_before, self.away = self.away, set()
+
+    def _pause_for_away_s(self, now_s: float) -> float:
+        """How long the metadata is not refreshed because of leaders that do not answer."""
+        if not self._away_before:
+            return math.inf
         away_s = now_s - self._away_since_s
-        return max(FIRST_REFRESH_S, away_s / _SHARE_OF_AWAY) if self._away_before else math.inf
+        return max(FIRST_REFRESH_S, away_s / _SHARE_OF_AWAY) if away_s > 0.0 else 0.0
 
     def is_missing(self, name: str) -> bool:
         """Whether a topic that is read is missing or was replaced, but this is not yet certain.

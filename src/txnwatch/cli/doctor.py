@@ -57,7 +57,7 @@ from txnwatch.state.model.values import (
     DurationMs,
 )
 from txnwatch.state.model.verdicts import undetected_text
-from txnwatch.state.text import Grantee, redacted, shown_url, some
+from txnwatch.state.text import Grantee, counted, redacted, shown_url, some
 from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup, check_up
 from txnwatch.streaming.checks.preflight import ALTER, AUTO, DESCRIBE, DESCRIBE_CONFIGS, READ
 from txnwatch.streaming.client.cluster import Cluster
@@ -367,7 +367,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         row_type=CheckRow,
         rows=rows,
         notes=(*fix_notes(rows), "`txnwatch audit` judges the settings of the cluster and of its topics"),
-        summary=f"{missing} missing, {warnings} warning{'s' if warnings != 1 else ''}",
+        summary=f"{missing} missing, {counted(warnings, 'warning')}",
         found=bool(missing or warnings),
         failed=bool(missing),
     )

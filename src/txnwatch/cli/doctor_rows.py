@@ -31,7 +31,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.telling.moved_ids import MOVED_FIX, moved_warning
 from txnwatch.state.telling.replica_words import BLOCKED_MEANS, LAST_MEANS, repair_step, replicas_text
-from txnwatch.state.text import Grantee, grouped, some, some_names
+from txnwatch.state.text import Grantee, counted, grouped, some, some_names
 from txnwatch.streaming.checks.checkup import (
     CensusBytes,
     Checkup,
@@ -462,7 +462,7 @@ def owner_rows(transactional_ids: Sequence[str], table: OwnerTable) -> Iterator[
     for key, number in count.most_common(MOST_BEGINNINGS):
         owners = f"owner {some(list(teams[key]), _NAMED)}" if key in teams else "no owner"
         some_without = f", {without[key]} of them without an owner" if key in teams and without[key] else ""
-        detail = f"{number} id{'s' if number != 1 else ''}: {owners}{some_without}"
+        detail = f"{counted(number, 'id')}: {owners}{some_without}"
         yield CheckRow("owners", key, Health.OK, detail, _FOR_NOTHING, None)
 
 

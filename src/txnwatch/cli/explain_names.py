@@ -63,7 +63,7 @@ from txnwatch.state.model.values import (
 from txnwatch.state.telling.commands import explain_id
 from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, waiting_lines, waiting_means
 from txnwatch.state.telling.moved_ids import MovedId, known_text, last_text, moved_text
-from txnwatch.state.text import cut, quoted, some
+from txnwatch.state.text import counted, cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, GroupPositions, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -447,14 +447,10 @@ def _head(group: KnownGroup, positions: GroupPositions) -> str:
         head += " A share group commits no offsets, so it never waits for them."
         if positions.is_never_stopped:
             return f"{head} It does not read with read_committed (share.isolation.level), so no transaction stops it."
-        return f"{head} It has a position on {_partitions(len(positions.offsets))}."
+        return f"{head} It has a position on {counted(len(positions.offsets), 'partition')}."
     new = len(positions.uncommitted)
-    members = f" Its members are assigned {_partitions(new)} of which it has committed nothing." if new else ""
-    return f"{head} It has committed offsets of {_partitions(len(positions.offsets))}.{members}"
-
-
-def _partitions(count: int) -> str:
-    return f"{count} partition{'s' if count != 1 else ''}"
+    members = f" Its members are assigned {counted(new, 'partition')} of which it has committed nothing." if new else ""
+    return f"{head} It has committed offsets of {counted(len(positions.offsets), 'partition')}.{members}"
 
 
 def _behind(

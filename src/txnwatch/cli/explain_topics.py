@@ -20,6 +20,7 @@ from txnwatch.cli.explanation import (
 from txnwatch.state.model.values import (
     TopicPartition,
 )
+from txnwatch.state.text import counted
 
 
 def of_topic(question: Question, name: str) -> Explanation | None:
@@ -28,7 +29,7 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     if topic is None or topic.is_hidden:
         return None
     partitions = [TopicPartition(name, number) for number in sorted(topic.partitions)]
-    count = f"{len(partitions)} partition{'s' if len(partitions) != 1 else ''}"
+    count = counted(len(partitions), "partition")
     head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
     return of_places(question, name, partitions, head, Explanation(name, ALL_CLEAR, topic=name))
 

@@ -25,7 +25,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.text import quoted, some
+from txnwatch.state.text import counted, quoted, some
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def groups_of(groups: ConsumerGroups, holds: Iterable[Hold], now_ms: TimestampMs
             affected[reading.partition] = affected_groups(seen, end, offsets, now_ms)
     unassigned = (UNASSIGNED.format(names=some([quoted(name) for name in answer.unassigned], _NAMED)),)
     problems = (*waiting.problems, *answer.problems, *(unassigned if answer.unassigned else ()))
-    more = f"those of {len(left)} more partition{'s' if len(left) > 1 else ''} were not read: explain one of them"
+    more = f"those of {counted(len(left), 'more partition')} were not read: explain one of them"
     return GroupsAround(affected, waiting.groups, (*problems, *((more,) if left else ())), answer.connect)
 
 

@@ -60,7 +60,7 @@ from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.model.verdicts import undetected as undetected_in
 from txnwatch.state.telling.renderings import first_command, without_commands
 from txnwatch.state.telling.statements import Told, tell
-from txnwatch.state.text import grouped, some
+from txnwatch.state.text import counted, grouped, some
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 # The watchers by their last heartbeats, as rows and as text. What they cover: state/incidents/heartbeat.py.
@@ -211,8 +211,7 @@ def _each(part: Uncovered, why_of: Mapping[str, str], why: str) -> Iterator[NotC
     """The names, each with its reason, and how many more there are."""
     yield from (NotChecked(name, reason) for name, reason in why_of.items())
     if part.more:
-        plural = "" if part.more == 1 else "s"
-        yield NotChecked(f"{part.more} {'more ' if part.names else ''}partition{plural}", why)
+        yield NotChecked(counted(part.more, "more partition" if part.names else "partition"), why)
 
 
 # The command: its flags, and the open incidents that it shows.
