@@ -51,12 +51,12 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.pauses import GrowingPause
 from txnwatch.state.model.ports import Log
 from txnwatch.web.connections import Connections
-from txnwatch.web.password_checks import PasswordChecks
+from txnwatch.web.slow_work import SlowWork
 from txnwatch.web.web_config import Users, WebConfig, read_web_config
 
 COLLECTING_S: Final = 8  # less than the deadline of a request, so that the answer can be sent
 _END_S: Final = 0.5
-_RETRY_S: Final = 5  # after an answer that too many passwords wait
+_RETRY_S: Final = 5  # after an answer that too much slow work waits
 _WAITING: Final = 1024  # connections that the kernel keeps until they are accepted, or closed at once
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 SITE_PAUSE_S = 60.0
@@ -223,7 +223,8 @@ class WebServer:
             *(self._site.routes if self._site is not None else ()),
         ]
         app = Starlette(routes=routes, exception_handlers={HTTPException: _problem})
-        return _Guard(app, lambda: self._web, PasswordChecks(self._passwords), self._report)
+        self._scrapes = SlowWork[Response](self._collector)
+        return _Guard(app, lambda: self._web, SlowWork[bool](self._passwords), self._report)
 
     async def _ready_answer(self, _: Request) -> Response:
         is_ready = self._is_ready()
@@ -237,12 +238,12 @@ class WebServer:
             "HTTP_ACCEPT": request.headers.get("accept", ""),
             "HTTP_ACCEPT_ENCODING": request.headers.get("accept-encoding", ""),
         }
-        collecting = self._collect(lambda: _of_wsgi(self._metrics, environ))
+        collecting = self._scrapes.result(_address_of(request.scope), lambda: _of_wsgi(self._metrics, environ))
         try:
-            answer: Response = await asyncio.wait_for(collecting, COLLECTING_S)
+            answer = await asyncio.wait_for(collecting, COLLECTING_S)
         except TimeoutError:
             return PlainTextResponse(f"the metrics took more than {COLLECTING_S} s\n", 503)
-        return answer
+        return _too_many("scrapes wait for the metrics") if answer is None else answer
 
 
 def _is_loopback(host: str) -> bool:
@@ -290,7 +291,14 @@ _LENGTHS: Final = {b"content-length", b"transfer-encoding"}
 _ASKED: Final = PlainTextResponse(
     "expected a user and a password\n", 401, {"WWW-Authenticate": 'Basic realm="txnwatch"'}
 )
-_TOO_MANY: Final = PlainTextResponse("too many passwords wait for their check\n", 503, {"Retry-After": str(_RETRY_S)})
+
+
+def _too_many(wait: str) -> Response:
+    return PlainTextResponse(f"too many {wait}\n", 503, {"Retry-After": str(_RETRY_S)})
+
+
+def _address_of(scope: Scope) -> str:
+    return scope["client"][0] if scope["client"] else ""
 
 
 class _Guard:
@@ -300,7 +308,7 @@ class _Guard:
         self,
         app: ASGIApp,
         web: Callable[[], WebConfig],
-        passwords: PasswordChecks,
+        passwords: SlowWork[bool],
         report: Callable[[str], None],
     ) -> None:
         self._app, self._web, self._passwords, self._report = app, web, passwords, report
@@ -316,7 +324,8 @@ class _Guard:
 
         is_known = await self._is_known(web.users, scope) if web.users is not None else True
         if not is_known:
-            await (_ASKED if is_known is not None else _TOO_MANY)(scope, receive, with_headers)
+            answer = _ASKED if is_known is not None else _too_many("passwords wait for their check")
+            await answer(scope, receive, with_headers)
             return
         try:
             await self._app(scope, receive, with_headers)
@@ -331,8 +340,7 @@ class _Guard:
             return False
         if users.has_accepted(*found):
             return True
-        address = scope["client"][0] if scope["client"] else ""
-        return await self._passwords.result(address, lambda: users.accept(*found))
+        return await self._passwords.result(_address_of(scope), lambda: users.accept(*found))
 
 
 def credentials(header: str) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Few passwords wait for their check, whatever clients send, and the others are answered meanwhile."""
+"""Little slow work waits, whatever clients ask for, and the others are answered meanwhile."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import bcrypt
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 
-from txnwatch.web.password_checks import MOST_WAITING, PasswordChecks
 from txnwatch.web.server import WebServer
+from txnwatch.web.slow_work import MOST_WAITING, SlowWork
 from txnwatch.web.web_config import read_web_config
 
 FLOOD = 40
@@ -31,7 +32,7 @@ def results(*addresses: str) -> list[bool | None]:
     """The result of a check of each address, which arrive in this order while the first one runs."""
 
     async def all_of_them(thread: ThreadPoolExecutor) -> list[bool | None]:
-        checks, begun = PasswordChecks(thread), threading.Event()
+        checks, begun = SlowWork[bool](thread), threading.Event()
         first = asyncio.create_task(checks.result(addresses[0], lambda: begun.wait(5.0)))
         await asyncio.sleep(0)
         others = []
@@ -73,11 +74,13 @@ def server(tmp_path: Path) -> Iterator[WebServer]:
         yield found
 
 
-def get(server: WebServer, given: tuple[str, str] | None, client: str = PROBE) -> tuple[int, str | None]:
-    """The status of the answer to a probe from an address, and when to try again."""
+def get(
+    server: WebServer, given: tuple[str, str] | None, client: str = PROBE, path: str = "/-/healthy"
+) -> tuple[int, str | None]:
+    """The status of the answer to an address, and when to try again."""
     port = int(server.url.rpartition(":")[2])
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=8.0, source_address=(client, 0))) as connection:
-        connection.request("GET", "/-/healthy", headers={"Authorization": basic(*given)} if given else {})
+        connection.request("GET", path, headers={"Authorization": basic(*given)} if given else {})
         answer = connection.getresponse()
         return answer.status, answer.getheader("Retry-After")
 
@@ -113,3 +116,55 @@ def test_a_flood_of_wrong_passwords_is_bounded_and_the_others_are_answered(
     assert answers[401, None] <= 1 + MOST_WAITING
     assert answers[503, "5"] == FLOOD - answers[401, None]
     assert checked.total() == answers[401, None] + 1
+
+
+def test_a_flood_of_scrapes_is_bounded_and_another_address_gets_the_metrics() -> None:
+    begun, collected, registry = threading.Event(), Counter[str](), CollectorRegistry()
+    gauge = Gauge("test", "a test", registry=registry)
+    gauge.set_function(lambda: (begun.wait(10.0), collected.update(["test"]), 1.0)[-1])
+    with (
+        closing(WebServer(registry, "127.0.0.1", 0, lambda: True)) as server,
+        ThreadPoolExecutor(FLOOD + 1) as clients,
+    ):
+        flood = [clients.submit(get, server, None, ATTACKER, "/metrics") for _ in range(FLOOD)]
+        until = time.monotonic() + 5.0
+        while sum(one.done() for one in flood) < FLOOD - 1 - MOST_WAITING and time.monotonic() < until:
+            time.sleep(0.01)
+        late = clients.submit(get, server, None, PROBE, "/metrics")
+        time.sleep(0.1)
+        begun.set()
+        assert late.result() == (200, None)
+        answers = Counter(one.result() for one in flood)
+    assert answers[503, "5"] == FLOOD - answers[200, None]
+    assert collected["test"] == answers[200, None] + 1 <= 2 + MOST_WAITING
+
+
+class HeldThread(ThreadPoolExecutor):
+    """Each piece ends when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.begun: list[Future[Any]] = []
+
+    def submit(self, *_: object, **__: object) -> Future[Any]:  # type: ignore[override]
+        self.begun.append(Future())
+        return self.begun[-1]
+
+
+def test_a_piece_that_has_no_time_left_when_its_turn_comes_gives_it_to_the_next() -> None:
+    async def run(thread: HeldThread) -> None:
+        work = SlowWork[bool](thread)
+        _, second, _ = pieces = [asyncio.create_task(work.result("a", lambda: True)) for _ in range(3)]
+        await asyncio.sleep(0)
+        thread.begun[0].set_result(True)
+        await asyncio.sleep(0)  # the first piece has ended, and gives its turn away in the next step of the loop
+        asyncio.get_running_loop().call_soon(second.cancel)
+        await asyncio.sleep(0.1)
+        assert len(thread.begun) == 2
+        thread.begun[1].set_result(True)
+        answers = await asyncio.gather(*pieces, return_exceptions=True)
+        assert [answers[0], answers[2]] == [True, True]
+        assert isinstance(answers[1], asyncio.CancelledError)
+
+    with HeldThread() as thread:
+        asyncio.run(run(thread))
