@@ -257,6 +257,7 @@ class Life:
         new.end(self.world, known, commit=False)
         producer_id = new.producer_id
         self.finish(lost=1.0)
+        self.oracle.actors.admin.unread_share = 0.0  # a read that fails again and again switches nothing off
         self.batches(8)
         event = self.oracle.actors.published.get(producer_id)
         if event is None or event.expected_outcome != ExpectedOutcome.ABORT:
