@@ -1,4 +1,4 @@
-"""A real Alertmanager and its amtool for tests, as `scripts/alertmanager.sh` installs them."""
+"""A real Alertmanager for tests, and where the tools are that `scripts/alertmanager.sh` installs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 from support.missing_tools import skip_or_fail
 from support.waiting import eventually
 
-_NAMES = {"alertmanager": ("prometheus-alertmanager", "alertmanager"), "amtool": ("amtool",)}
+_OTHER_NAMES = {"alertmanager": "prometheus-alertmanager"}
 _START_S = 30.0
 
 
 def tool(name: str) -> str:
-    """The path of `alertmanager` or `amtool`; skips the test if it is not installed, or fails it where it has to be."""
-    found = next((path for one in _NAMES[name] if (path := shutil.which(one)) is not None), None)
+    """The path of a tool; skips the test if it is not installed, or fails it where it has to be."""
+    found = shutil.which(_OTHER_NAMES.get(name, name)) or shutil.which(name)
     reason = f"{name} is not installed: scripts/alertmanager.sh installs it"
     return found if found is not None else skip_or_fail(reason, variable="TXNWATCH_TEST_ALERTMANAGER")
 

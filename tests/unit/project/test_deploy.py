@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import tomllib
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.alertmanager import tool
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.log_lines import LogLines
@@ -219,14 +219,11 @@ def test_the_alert_about_exposures_is_in_a_file_of_its_own() -> None:
     assert f"## {anchor.replace('-', ' ').capitalize()}\n" in (ROOT / "docs" / path).read_text()
 
 
-@pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="there is no promtool: scripts/alertmanager.sh installs it"
-)
 def test_promtool_agrees() -> None:
-    files = ("rules", "exposures")
+    promtool, files = tool("promtool"), ("rules", "exposures")
     for command, file in ((command, f"{file}{end}.yaml") for file in files for command, end in PROMTOOL):
         done = subprocess.run(
-            ["promtool", command, "rules", str(DEPLOY / "prometheus" / file)],
+            [promtool, command, "rules", str(DEPLOY / "prometheus" / file)],
             capture_output=True,
             text=True,
             check=False,
