@@ -293,6 +293,11 @@ def is_host_name(text: str) -> bool:
     return bool(text) and "\0" not in text
 
 
+def protocol_doubt(protocol: str) -> str:
+    """A broker closes a connection of the wrong protocol without an error, a SASL listener after ApiVersions."""
+    return f" (is security.protocol={protocol} right for this listener?)"
+
+
 # Durations, for a table and for a sentence, and times for a sentence.
 
 _LAST_DATE_MS: Final = 253_402_300_799_999  # the end of the year 9999

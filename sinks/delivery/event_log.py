@@ -25,7 +25,7 @@ from txnwatch.state.model.errors import BadEventError, BrokerError, RegistryUnav
 from txnwatch.state.model.incident import IncidentEvent, Overwritten, is_incident_id
 from txnwatch.state.model.pauses import Attempts
 from txnwatch.state.model.values import DurationMs, TimestampMs
-from txnwatch.state.text import Said
+from txnwatch.state.text import Said, protocol_doubt
 
 _END_TIMEOUT_S = 3.0
 # librdkafka looks up the coordinator of a group that it does not use.
@@ -85,7 +85,9 @@ class EventLog:
             self._consumer.poll(0)  # it calls `error_cb`, which has the reason
             self._consumer.close()
             if isinstance(exc, KafkaException):
-                raise BrokerError(f"events topic {topic!r}: {self._connection_error or exc.args[0].str()}") from exc
+                doubt = protocol_doubt(client_config.get("security.protocol", "PLAINTEXT").upper())
+                why = self._connection_error or f"{exc.args[0].str()}{doubt}"
+                raise BrokerError(f"events topic {topic!r}: {why}") from exc
             raise
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, UnsupportedRequestError, WireError
 from txnwatch.state.model.values import NO_TIME, DurationMs, ErrorCode, Problem
+from txnwatch.state.text import protocol_doubt
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Login, Security
 from txnwatch.streaming.wire.fetch_response import RecordSkipper
@@ -287,7 +288,7 @@ def authenticate(connection: NewConnection, login: Login, protocol: str, deadlin
     response = _call(connection, SaslHandshakeRequest(version=1, mechanism=login.mechanism), deadline)
     if response.error_code:
         offered = f", it offers {', '.join(response.mechanisms)}" if response.mechanisms else ""
-        doubt = "" if offered else f" (is security.protocol={protocol} right for this listener?)"
+        doubt = "" if offered else protocol_doubt(protocol)
         raise AuthorizationError(
             f"{connection.endpoint} refused SASL mechanism {login.mechanism}: "
             f"{error_name(response.error_code)}{offered}{doubt}"
@@ -385,18 +386,13 @@ class Connection:
         try:
             plain = socket.create_connection(self.endpoint, timeout=timeout_s)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            doubt = self._protocol_doubt
+            doubt = protocol_doubt(self._security.protocol)
             return plain if tls is None else tls.wrap_socket(plain, server_hostname=self.endpoint.host)
         except (OSError, UnicodeError) as exc:  # UnicodeError: a broker has returned an invalid host name
             if isinstance(exc, ssl.SSLCertVerificationError):
                 doubt = ""  # the listener speaks TLS
             doubt += self._security.tls.doubt(exc, *self.endpoint)
             raise BrokerError(f"cannot connect to broker {self.endpoint}: {exc}{doubt}") from exc
-
-    @property
-    def _protocol_doubt(self) -> str:
-        """A broker closes a connection of the wrong protocol without an error, a SASL listener after ApiVersions."""
-        return f" (is security.protocol={self._security.protocol} right for this listener?)"
 
     @property
     def is_open(self) -> bool:
@@ -562,6 +558,6 @@ class Connection:
     def broken(self, exc: Exception) -> BrokerError:
         """Closes the connection after an answer that cannot be trusted, and returns the error to raise."""
         self.close()
-        doubt = "" if self._is_proven else self._protocol_doubt
+        doubt = "" if self._is_proven else protocol_doubt(self._security.protocol)
         doubt += self._security.tls.doubt(exc, *self.endpoint)
         return BrokerError(f"lost broker {self.endpoint}: {exc}{doubt}")

@@ -121,6 +121,10 @@ GOOD = {
 }
 
 
+def endpoint_of(kafka: EmbeddedKafka, listener: str) -> str:
+    return kafka.bootstrap_servers if listener == "PLAINTEXT" else kafka.listener(listener)
+
+
 def connect_to(endpoint: str | Endpoint, properties: Mapping[str, str], timeout_s: float = 5.0) -> None:
     """Connects, asks for metadata, and lets go."""
     where = Endpoint.parse(endpoint) if isinstance(endpoint, str) else endpoint
@@ -175,15 +179,18 @@ def test_wrong_credentials_are_refused_with_the_brokers_message(
     ("listener", "properties", "reason"),
     [
         ("SASL", with_plain("SASL_PLAINTEXT", password="guessed"), "[Ii]nvalid username or password"),
-        ("TLS", {"security.protocol": "SSL"}, "certificate verify failed"),
+        ("TLS", WITH_TLS, "certificate verify failed"),
+        ("PLAINTEXT", WITH_TLS, "connecting to a PLAINTEXT broker listener"),
+        ("TLS", {}, DOUBT),
+        ("SASL", {}, DOUBT),
     ],
-    ids=["password", "authority"],
+    ids=["password", "authority", "TLS to plain", "plain to TLS", "plain to SASL"],
 )
 def test_a_reader_of_the_events_topic_names_why_it_cannot_connect(
     secured: EmbeddedKafka, listener: str, properties: Properties, reason: str
 ) -> None:
     given = {f"kafka.{name}": value for name, value in properties.items()}
-    servers = {"kafka.bootstrap.servers": secured.listener(listener), "subscribePattern": ".*"}
+    servers = {"kafka.bootstrap.servers": endpoint_of(secured, listener), "subscribePattern": ".*"}
     with pytest.raises(BrokerError, match=f"events topic 'txnwatch.events': .*{reason}") as raised:
         EventLog(librdkafka_config(parse_options({**given, **servers})), "txnwatch.events", timeout_s=3.0)
     assert "guessed" not in str(raised.value)
@@ -244,7 +251,7 @@ def test_a_certificate_file_that_cannot_be_used_is_a_config_error_that_names_it(
             BrokerError,
             r"closed the connection \(is security.protocol=PLAINTEXT right for this listener\?\)",
         ),
-        ("PLAINTEXT", WITH_TLS, BrokerError, "cannot connect to broker"),
+        ("PLAINTEXT", WITH_TLS, BrokerError, r"\(is security.protocol=SSL right for this listener\?\)"),
         (
             "PLAINTEXT",
             with_plain("SASL_PLAINTEXT"),
@@ -263,7 +270,7 @@ def test_the_wrong_protocol_for_a_listener_is_an_error_in_time(
     message: str,
     bad_inputs: BadInputs,
 ) -> None:
-    endpoint = secured.bootstrap_servers if listener == "PLAINTEXT" else secured.listener(listener)
+    endpoint = endpoint_of(secured, listener)
     started = time.monotonic()
     with pytest.raises(error, match=message) as raised:
         connect_to(endpoint, {**trust, **properties}, timeout_s=5.0)
@@ -275,7 +282,7 @@ def test_the_wrong_protocol_for_a_listener_is_an_error_in_time(
 def test_a_connection_the_broker_closed_for_idleness_is_made_again_unnoticed(
     secured: EmbeddedKafka, trust: Properties, listener: str
 ) -> None:
-    endpoint = Endpoint.parse(secured.bootstrap_servers if listener == "PLAINTEXT" else secured.listener(listener))
+    endpoint = Endpoint.parse(endpoint_of(secured, listener))
     security = Security() if listener == "PLAINTEXT" else security_of({**WITH_TLS, **trust})
     with contextlib.closing(Cluster([endpoint], security)) as cluster:
         cluster.refresh()
