@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from support.browsers import a_browser, a_tab
-from support.kafka_faults import abort_by_hand, late_write_after_abort
+from support.kafka_faults import abort_by_hand, late_write_after_abort, stray_write
 from support.page_client import a_stream, get
 from support.servers import connect
-from support.shared_watch import SharedWatch
+from support.shared_watch import EVENTS, SharedWatch
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from support.watch import RunningPage
+from support.watch import RunningPage, events_about
+from txnwatch.state.model.incident import AffectedGroup, GroupState
 from txnwatch.streaming.client.cluster import Cluster
 
 SEEN_S = 30.0
@@ -70,6 +72,27 @@ def test_a_hang_is_on_the_page_and_leaves_it(url: str, cluster: Cluster) -> None
         times = [one[listed] for one in found["proof"]["looks"] for listed in ("data_listed_ms", "log_listed_ms")]
         assert times == sorted(times), "both looks have their times"
         assert get(url, "/").text.startswith("1 partition stands still.")
+    abort_by_hand(cluster, partition, producer.producer_id)
+    eventually(lambda: get(url, "/api/v1/status").json["state"] == "clear", SEEN_S, "the page to be clear again")
+
+
+def test_a_group_of_a_first_deployment_is_named_by_the_event_and_on_the_page(
+    shared_watch: SharedWatch, url: str, cluster: Cluster
+) -> None:
+    """Its member has the partition, nothing was ever committed, and the partition hangs from its first record on."""
+    (partition,) = create_topic(cluster, unique("first"))
+    group, kafka = unique("first-deployment"), shared_watch.kafka.bootstrap_servers
+    servers = {"bootstrap.servers": kafka, "group.id": group, "enable.auto.commit": False}
+    with contextlib.closing(Consumer({**servers, "auto.offset.reset": "earliest"})) as consumer:
+        consumer.subscribe([partition.topic])
+        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), SEEN_S, "the member to join")
+        producer = stray_write(cluster, unique("zombie"), partition)
+        row = eventually(lambda: rows(url).get(producer.transactional_id), SEEN_S, "the incident on the page")
+    assert row["at_risk"] == [group]
+    (opened,) = events_about(kafka, partition, EVENTS)
+    assert (opened.txn_start_offset, opened.hidden_records) == (0, 1)
+    (named,) = opened.consumer_groups
+    assert named == AffectedGroup(group_id=group, state=GroupState.AT_RISK, committed_offset=None, hidden_lag=1)
     abort_by_hand(cluster, partition, producer.producer_id)
     eventually(lambda: get(url, "/api/v1/status").json["state"] == "clear", SEEN_S, "the page to be clear again")
 

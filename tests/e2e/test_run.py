@@ -28,6 +28,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
 
 VERDICT_S = 30.0
+SILENT_S = 25.0
 
 
 @pytest.fixture
@@ -221,6 +222,7 @@ def test_redis_away_the_topic_gets_its_events_and_redis_catches_up(
 ) -> None:
     shared_watch.redis.stop()
     try:
+        shared_watch.watch.until("what it shows is not up to date until it answers", timeout_s=SILENT_S)
         late_write_after_abort(cluster, unique("zombie"), partition)
         event = opened(shared_watch, partition)
         shared_watch.watch.until("are kept and delivered later")
@@ -228,6 +230,7 @@ def test_redis_away_the_topic_gets_its_events_and_redis_catches_up(
         shared_watch.redis.start()
     eventually(lambda: redis_hash(shared_watch, event).get("status") == "opened", 60.0, "Redis to catch up")
     shared_watch.watch.until("works again: all kept events are delivered")
+    shared_watch.watch.until("answers again", timeout_s=VERDICT_S)
 
 
 @pytest.mark.long

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
+from contextlib import closing
+from itertools import takewhile
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Place
 
 from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from txnwatch.cli.main import main
+from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
 from txnwatch.state.model.transaction import DescribedTransaction
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.telling.statements import SOONER_OF_FLINK, SOONER_OF_HEALTHY
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
@@ -20,6 +26,7 @@ from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import await_end
 
 RESUME = ADVICE_MEANS[Advice.RESUME_FLINK_JOB]
+FORMS = ("{}-0-7", "{}-2893412567-0-7", f"Sink: {{}}-{'0af3' * 8}-7")  # the ids of Flink's sinks
 NEW = 5  # the version of EndTxn that raises the producer epoch
 
 
@@ -70,6 +77,37 @@ def test_one_of_flink_has_what_its_data_costs_and_no_command(
     assert [step["text"] for step in row["steps"]] == [SOONER_OF_FLINK]
     assert RESUME.removesuffix(".") in ask(kafka, capsys, "fence", name, "--dry-run")[1]["detail"]
     assert RESUME.removesuffix(".") in ask(kafka, capsys, "fence", name, "--yes")[1]["detail"]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=("transaction", "route", "operator"))
+@pytest.mark.parametrize("is_fenced", [False, True], ids=["as advised", "fenced"])
+def test_a_job_that_is_resumed_commits_its_data_unless_it_was_fenced(
+    kafka: EmbeddedKafka, cluster: Cluster, capsys: pytest.CaptureFixture[str], form: str, *, is_fenced: bool
+) -> None:
+    """A resumed job sends EndTxn with the producer id and the epoch of its checkpoint, and no InitProducerId."""
+    (at,) = create_topic(cluster, unique("checkpoint"))
+    job = RawProducer(cluster, form.format(unique("sink"))).init()
+    job.add(at)
+    job.produce(at, [b"of the checkpoint"])
+    resumed = RawProducer(cluster, job.transactional_id, job.timeout_ms, job.producer_id, job.producer_epoch)
+    assert ask(kafka, capsys, "explain", job.transactional_id)[1]["safe"] == RESUME
+    assert ask(kafka, capsys, "fence", job.transactional_id, "--yes" if is_fenced else "--dry-run")[0] == 0
+    if is_fenced:
+        with pytest.raises(TxnwatchError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+            resumed.end(commit=True)
+    else:
+        resumed.end(commit=True)
+    await_end(cluster, resumed, at)
+    assert committed(kafka, at) == ([] if is_fenced else [b"of the checkpoint"])
+
+
+def committed(kafka: EmbeddedKafka, at: TopicPartition) -> list[bytes | None]:
+    """What a read_committed consumer gets of a partition."""
+    whole = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": unique("reader"), "enable.partition.eof": True}
+    with closing(Consumer({**whole, "isolation.level": "read_committed", "enable.auto.commit": False})) as consumer:
+        consumer.assign([Place(at.topic, at.partition, 0)])
+        messages = iter(lambda: consumer.poll(10.0), None)
+        return [one.value() for one in takewhile(lambda one: one.error() is None, messages)]
 
 
 def test_a_job_whose_resume_was_fenced_is_not_told_to_resume(
