@@ -28,6 +28,7 @@ from support.guarded_broker import (
     IN_FORCE_S,
     LIVE,
     OWNER,
+    USER,
     Answered,
     Guarded,
     guarded_broker,
@@ -304,6 +305,7 @@ def test_with_exactly_these_rights_abort_ends_the_hang_and_publishes_it(
     assert not hang.is_open
     published = events_about(guarded.kafka.bootstrap_servers, hang.partition)
     assert [event.status for event in published] == ["opened", "updated", "resolved"]
+    assert {event.action.principal for event in published if event.action is not None} == {f"User:{USER}"}
 
 
 def test_an_abort_that_may_not_read_the_events_topic_publishes_an_incident_of_its_own_and_says_so(
