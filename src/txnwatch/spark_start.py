@@ -229,7 +229,7 @@ def prepared(spark_log: Path, scratch: Path) -> Path:
 # Law: the watch comes first. The archive is made once the watch is ready, by a process with the lowest priority, and
 # only with a processor and memory to spare. A stop of the watch ends that process; no error of it ends the watch.
 
-_MAKES: Final = (sys.executable, "-m", "txnwatch", "prepare")
+INTERPRETER: Final = (sys.executable, "-P")  # -P: no module of the working directory is loaded
 _LOWEST: Final = ("nice", "-n", "40")  # relative: beyond the end from every priority
 _SPARE_BYTES: Final = 2 << 30
 MEMORY: Final = Path("/proc/meminfo")
@@ -240,7 +240,7 @@ _GAIN: Final = "a start with an archive of the JVM's classes takes a quarter les
 class NextStart:
     """Makes the archive of classes while a watch runs; says why not if it may not."""
 
-    def __init__(self, log: Log, command: Sequence[str] = _MAKES) -> None:
+    def __init__(self, log: Log, command: Sequence[str] = (*INTERPRETER, "-m", "txnwatch", "prepare")) -> None:
         self._log, self._command = log, command
         self._process: subprocess.Popen[str] | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from support.log_lines import LogLines
 from support.waiting import eventually
 from txnwatch import spark_start
-from txnwatch.spark_start import NextStart, why_no_archive
+from txnwatch.spark_start import INTERPRETER, NextStart, why_no_archive
 
 _LONG_S = 20.0
 GIB = 1 << 30
@@ -29,7 +28,7 @@ def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def making(log: LogLines, code: str) -> NextStart:
-    made = NextStart(log, (sys.executable, "-c", code))
+    made = NextStart(log, (*INTERPRETER, "-c", code))
     made.begin()
     return made
 
@@ -45,6 +44,15 @@ def test_it_is_made_in_the_background_at_the_lowest_priority_and_without_secrets
     assert log[1] == "the archive of classes is made: the next start takes less time"
     assert seen.read_text().startswith("19 ")
     assert "TXNWATCH_REDIS_URL" not in seen.read_text()
+
+
+def test_no_file_of_the_user_is_taken_for_a_module(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (free / "colorsys.py").write_text("raise ImportError('a file of the user')")
+    monkeypatch.chdir(free)
+    log = LogLines()
+    making(log, "import colorsys")
+    eventually(lambda: len(log) == 2, _LONG_S, "the report")
+    assert log[1] == "the archive of classes is made: the next start takes less time"
 
 
 def test_its_failure_is_one_line(free: Path) -> None:  # noqa: ARG001
