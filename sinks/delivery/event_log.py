@@ -85,10 +85,13 @@ class EventLog:
             self._consumer.poll(0)  # it calls `error_cb`, which has the reason
             self._consumer.close()
             if isinstance(exc, KafkaException):
-                doubt = protocol_doubt(client_config.get("security.protocol", "PLAINTEXT").upper())
-                why = self._connection_error or f"{exc.args[0].str()}{doubt}"
-                raise BrokerError(f"events topic {topic!r}: {why}") from exc
+                raise self._unreachable(exc, client_config.get("security.protocol", "plaintext")) from exc
             raise
+
+    def _unreachable(self, exc: KafkaException, protocol: str) -> BrokerError:
+        """The error with the reason; librdkafka has none if a listener closes a connection of another protocol."""
+        why = self._connection_error or f"{exc.args[0].str()}{protocol_doubt(protocol.upper())}"
+        return BrokerError(f"events topic {self._topic!r}: {why}")
 
     def close(self) -> None:
         """Closes the connections."""
