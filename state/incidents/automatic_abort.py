@@ -175,7 +175,8 @@ class AutoAbort:
             yield Say("circuit breaker closed: the automatic abort continues", is_warning=False)
         tripped = self._breaker.why if self._breaker is not None else None
         # A forged event can use up the budget. It does not extend it for the markers that this process has written.
-        done = self._announced | {marked: marked[1] for marked in self.ledger.findings.marked}
+        # Nor does our clock if it is set back: those markers are then in the future.
+        done = self._announced | {marked: min(marked[1], now_ms) for marked in self.ledger.findings.marked}
         usage = Usage(markers_last_hour(done.values(), now_ms), len(self.ledger.findings), tripped)
         return Case(evidence, found, self.policy, usage, now_ms)
 

@@ -447,8 +447,8 @@ class OutcomeRetries:
         lacking = {one for one in (*self._awaited, *self._settled) if self.book.lacks_outcome(known.get(one))}
         self._awaited = {one: awaited for one, awaited in self._awaited.items() if one in lacking}
         self._settled = {one: basis for one, basis in self._settled.items() if one in lacking}
-        due = ((awaited.attempts.due_ms, one) for one, awaited in self._awaited.items())
-        line = sorted((due_ms, one) for due_ms, one in due if due_ms <= now_ms)
+        due = ((one, awaited.attempts) for one, awaited in self._awaited.items())
+        line = sorted((attempts.due_ms, one) for one, attempts in due if attempts.is_due(now_ms))
         return [known[one] for _, one in line[:OUTCOMES_AT_A_TIME]]
 
     def _start(self, incident: IncidentEvent) -> SpanStart:

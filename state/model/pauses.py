@@ -85,7 +85,7 @@ LONGEST_PAUSE_MS: Final = DurationMs(60_000)
 
 
 class Attempts(GrowingPause[DurationMs]):
-    """Attempts with growing pauses between them.
+    """Attempts with growing pauses between them. A clock that is set back makes the next attempt due.
 
     Attributes:
         due_ms: no attempt before this time.
@@ -99,14 +99,15 @@ class Attempts(GrowingPause[DurationMs]):
     ) -> None:
         super().__init__(first_ms, longest_ms)
         self.due_ms = due_ms
+        self._since_ms: TimestampMs = AT_ONCE
 
     def is_due(self, now_ms: TimestampMs) -> bool:
         """Whether the next attempt may be made."""
-        return now_ms >= self.due_ms
+        return not self._since_ms <= now_ms < self.due_ms
 
     def put_off(self, now_ms: TimestampMs) -> None:
         """Puts the next attempt off until the pause is over."""
-        self.due_ms = now_ms + self.next()
+        self._since_ms, self.due_ms = now_ms, now_ms + self.next()
 
     def end(self) -> bool:
         """See GrowingPause; the next attempt is due at once."""

@@ -128,6 +128,18 @@ def test_the_budget_holds_and_outlives_a_restart() -> None:
     assert len(stage.admin.markers) == 4
 
 
+def test_the_budget_holds_if_our_clock_is_set_back() -> None:
+    stage = AbortStage(policy=replace(AT_ONCE, breaker_incidents=None))
+    for number in range(3):
+        stage.hang_and_move_on(f"checkout-{number}")
+    stage.batch()
+    stage.now_ms -= 600_000
+    stage.hang_and_move_on("checkout-3")
+    stage.batch()
+    assert len(stage.admin.markers) == 3
+    assert stage.actions[-1] == ("refused", "budget_exhausted", None)
+
+
 @pytest.mark.parametrize("ahead_ms", [-3_600_000, -60_000, 0, 3_600_000])
 def test_a_marker_of_another_instance_counts_for_an_hour_from_when_it_was_read(ahead_ms: int) -> None:
     stage = AbortStage(policy=replace(AT_ONCE, breaker_incidents=None))

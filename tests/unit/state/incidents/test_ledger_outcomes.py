@@ -94,6 +94,15 @@ def test_it_is_asked_for_with_growing_pauses_and_at_once_while_it_is_being_read(
     assert asked == {NO_LEADER.problem: 5, BEING_READ.problem: 120}
 
 
+def test_it_is_asked_for_at_once_if_our_clock_is_set_back(world: LedgerWorld) -> None:
+    candidate = world.hang()
+    the_log_is_not_read(world)
+    world.batch(candidate)
+    world.admin.unreadable.clear()
+    world.batch(after_ms=-60 * MINUTE_MS)
+    assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
+
+
 def no_id_maps_to_it(world: LedgerWorld) -> SpanCandidate:
     candidate = world.hang()
     world.admin.forget("checkout-1")

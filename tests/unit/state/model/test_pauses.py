@@ -57,6 +57,18 @@ def test_an_attempt_is_due_when_its_pause_is_over_and_at_once_after_a_success() 
     assert attempts.due_ms == NOW_MS + 5_000
 
 
+@given(st.integers(0, NOW_MS), st.integers(1, 20))
+def test_a_clock_that_is_set_back_makes_no_attempt_wait_longer(back_ms: int, failures: int) -> None:
+    attempts = Attempts()
+    for _ in range(failures):
+        attempts.put_off(NOW_MS)
+    set_back_ms = NOW_MS - back_ms
+    assert attempts.is_due(set_back_ms) is (back_ms > 0)
+    attempts.put_off(set_back_ms)
+    assert not attempts.is_due(set_back_ms)
+    assert attempts.is_due(set_back_ms + LONGEST_PAUSE_MS)
+
+
 def test_what_comes_again_after_a_fixed_pause_is_due_at_once_and_then_when_the_pause_is_over() -> None:
     every = Every(100)
     assert [every.take(now) for now in (7, 8, 106, 107, 206, 500, 599, 600)] == [
