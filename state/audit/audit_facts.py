@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from txnwatch.state.audit.releases import TRANSACTION_VERSION, Release, Versions, has_zookeeper, is_4_0_0, release_of
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     DurationMs,
+    ModelValue,
     Offset,
     Problem,
     ProducerEpoch,
@@ -108,7 +111,7 @@ def holders_of(topics: Mapping[str, AuditedTopic]) -> frozenset[BrokerId]:
     return frozenset(node for topic in topics.values() for of in topic.partitions.values() for node in of.replicas)
 
 
-class LoggedState(NamedTuple):
+class LoggedState(ModelValue, frozen=True):
     """One record about a transactional id in the coordinators' log."""
 
     offset: Offset
@@ -125,23 +128,30 @@ class LoggedState(NamedTuple):
 PREPARED: Final = frozenset({TransactionState.PREPARE_ABORT, TransactionState.PREPARE_COMMIT})
 
 
-class AuditedId(NamedTuple):
+@dataclass(slots=True)
+class LogPart:
+    """One partition of the coordinators' log; since `whole_from_ms` it has every record of its ids."""
+
+    number: int
+    whole_from_ms: TimestampMs | None = None
+
+
+class AuditedId(Struct, gc=False):
     """One transactional id, as its records show it.
 
     Attributes:
-        log_partition: the partition of the log that has its records.
+        log: where the log has its records.
         records: those that the log still has, oldest first.
-        whole_from_ms: since when the log has every record of the id.
-        own_partition: the one that it belongs to by its name, if the log has as many as the metadata shows.
         partitions: the participants that the records name.
+        is_misplaced: whether the id belongs to another partition by its name, if the log has as many as the metadata
+            shows.
     """
 
     name: str
-    log_partition: int
-    own_partition: int
-    records: Sequence[LoggedState]
-    whole_from_ms: TimestampMs | None = None
+    log: LogPart
+    records: list[LoggedState]
     partitions: frozenset[TopicPartition] = frozenset()
+    is_misplaced: bool = False
 
     @property
     def last(self) -> LoggedState:
@@ -151,7 +161,7 @@ class AuditedId(NamedTuple):
     @property
     def whole(self) -> list[LoggedState]:
         """The records of the part of the log that has every record."""
-        since = self.whole_from_ms
+        since = self.log.whole_from_ms
         return [record for record in self.records if since is not None and record.timestamp_ms >= since]
 
 

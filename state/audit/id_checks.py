@@ -31,7 +31,7 @@ _OF_THE_CLIENT: Final = frozenset(
 def misplaced_ids(facts: AuditFacts) -> Iterator[Exposure]:
     """KAFKA-20029: partitions were added to the coordinators' log."""
     count = len(facts.log.partitions) if facts.log is not None else 0
-    found = [one for one in (facts.ids or {}).values() if one.own_partition != one.log_partition]
+    found = [one for one in (facts.ids or {}).values() if one.is_misplaced]
     if found:
         newest_ms = max(one.last.timestamp_ms for one in found)
         first = found[0]
@@ -44,7 +44,7 @@ def misplaced_ids(facts: AuditFacts) -> Iterator[Exposure]:
             [quoted(one.name) for one in found],
             [
                 SeenValue("Metadata", f"partitions of {TRANSACTION_STATE_TOPIC}", str(count)),
-                SeenValue("Fetch", f"{log_numbered(first.log_partition)}@{first.last.offset}", quoted(first.name)),
+                SeenValue("Fetch", f"{log_numbered(first.log.number)}@{first.last.offset}", quoted(first.name)),
             ],
             [remedy("coordinator-partitions", "restart")],
             ids=tuple(one.name for one in found),
@@ -55,8 +55,8 @@ def misplaced_ids(facts: AuditFacts) -> Iterator[Exposure]:
 def reused_producer_ids(facts: AuditFacts) -> Iterator[Exposure]:
     """Two transactional ids with one producer id."""
     ids = (facts.ids or {}).values()
-    times = Counter(one.records[-1].producer_id for one in ids)
-    if len(times) < len(ids):
+    if len({one.records[-1].producer_id for one in ids}) < len(ids):
+        times = Counter(one.last.producer_id for one in ids)
         shared: dict[int, list[AuditedId]] = {producer: [] for producer in sorted(times) if times[producer] > 1}
         for one in ids:
             if one.last.producer_id in shared:
@@ -72,7 +72,7 @@ def reused_producer_ids(facts: AuditFacts) -> Iterator[Exposure]:
             [quoted(name) for name in names],
             [
                 SeenValue(
-                    "Fetch", f"{log_numbered(one.log_partition)}@{one.last.offset}", f"{quoted(one.name)}, {producer}"
+                    "Fetch", f"{log_numbered(one.log.number)}@{one.last.offset}", f"{quoted(one.name)}, {producer}"
                 )
                 for one in found
             ],
@@ -87,7 +87,7 @@ _UUID: Final = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-
 _HEX: Final = r"(?<![0-9a-zA-Z])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8,64}(?![0-9a-zA-Z])"
 _LONG: Final = r"(?<![0-9])[1-9][0-9]{9,19}(?![0-9])"  # with zeros in front it is a counter
 _MASKED: Final = re.compile(f"(?P<uuid>{_UUID})|(?P<hex>{_HEX})|(?P<random>{_LONG})|(?P<n>[0-9]+)")
-_HAS_RANDOM: Final = re.compile(f"{_UUID}|{_HEX}|{_LONG}")
+_HAS_RANDOM: Final = re.compile(f"{_UUID}|{_HEX}|{_LONG}".encode())
 _RANDOM: Final = ("{uuid}", "{hex}", "{random}")
 _LONGEST = 300  # a longer id is its own form: masking it takes too long
 
@@ -100,16 +100,16 @@ def template_of(transactional_id: str) -> str:
 
 
 # No expression tells these characters apart, so a million ids of one form are few texts to search.
-_ALIKE: Final = str.maketrans("23456789bcdefBCDEF", "11111111aaaaaAAAAA")
+_ALIKE: Final = bytes.maketrans(b"23456789bcdefBCDEF", b"11111111aaaaaAAAAA")
 
 
 def has_random_part(transactional_id: str) -> bool:
     """Whether a part of the id looks random."""
-    return _searched(transactional_id.translate(_ALIKE))
+    return _searched(transactional_id.encode().translate(_ALIKE))
 
 
 @lru_cache(10_000)
-def _searched(text: str) -> bool:
+def _searched(text: bytes) -> bool:
     return _HAS_RANDOM.search(text) is not None
 
 
@@ -171,7 +171,7 @@ def times_out(facts: AuditFacts) -> Iterator[Exposure]:
 
 
 def _seen(one: AuditedId, record: LoggedState, what: str) -> SeenValue:
-    return SeenValue("Fetch", f"{log_numbered(one.log_partition)}@{record.offset}", f"{quoted(one.name)}: {what}")
+    return SeenValue("Fetch", f"{log_numbered(one.log.number)}@{record.offset}", f"{quoted(one.name)}: {what}")
 
 
 def fenced_while_open(facts: AuditFacts) -> Iterator[Exposure]:

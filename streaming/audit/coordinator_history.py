@@ -8,10 +8,11 @@ are whole only behind the last hole of its partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
-from txnwatch.state.audit.audit_facts import AuditedId, LoggedState, NotAudited
+from txnwatch.state.audit.audit_facts import AuditedId, LoggedState, LogPart, NotAudited
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.values import (
@@ -20,7 +21,6 @@ from txnwatch.state.model.values import (
     DurationMs,
     Offset,
     TimestampMs,
-    TopicPartition,
     coordinator_partition,
 )
 from txnwatch.streaming.client.cluster import Cluster
@@ -28,19 +28,12 @@ from txnwatch.streaming.client.hidden_topics import why_no_log
 from txnwatch.streaming.log.coordinator_log import logs_of
 from txnwatch.streaming.log.lookups import read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
-from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records, quick_record
-from txnwatch.streaming.wire.internal_topics import (
-    KEY_PREFIX,
-    NO_VALUE,
-    QuickDecoded,
-    quick_decode,
-    quick_fields,
-    quick_has_participants,
-)
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, NO_END, BatchHeader, BatchWalker
+from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records
+from txnwatch.streaming.wire.internal_topics import NO_VALUE, QuickDecoded, quick_decode, quick_participants
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LOG_APPEND_TIME, NO_END, BatchHeader, BatchWalker
 
 _HASHED = 1_000  # ids of each partition that are compared with it: if it has others, most of its ids are misplaced
-_NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+_LONGEST_OF_NONE = 4  # bytes of encoded partitions
 
 
 class IdHistories(NamedTuple):
@@ -54,16 +47,14 @@ class IdHistoryFold(BatchWalker):
     """The records of each transactional id in one partition of the log; a fold for `read_ranges`.
 
     Attributes:
-        found: the records by id; an id whose last record is a tombstone is left out.
-        participants: those that the records of an id name.
-        whole_from_ms: the stamp of the first batch behind the last hole.
+        found: the ids by their names; one whose last record is a tombstone is left out.
+        log: the partition; what it has since the stamp of the first batch behind its last hole is whole.
     """
 
-    def __init__(self, start: Offset, end: Offset) -> None:
+    def __init__(self, number: int, start: Offset, end: Offset) -> None:
         super().__init__(start, end)
-        self.found: dict[str, list[LoggedState]] = {}
-        self.participants: dict[str, set[TopicPartition]] = {}
-        self.whole_from_ms: TimestampMs | None = None
+        self.found: dict[str, AuditedId] = {}
+        self.log = LogPart(number)
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response.
@@ -80,57 +71,56 @@ class IdHistoryFold(BatchWalker):
                     return
                 at = self._decode(raw, *found)
                 continue
-            end, offset, leader_epoch, timestamp_ms, *_ = seen
+            at, offset, leader_epoch = seen[0], seen[1], seen[2]
             if offset >= self.end:
                 self.position = self.end
                 return
-            if offset > self.position or self.whole_from_ms is None:
-                self.whole_from_ms = timestamp_ms
+            if offset > self.position or self.log.whole_from_ms is None:
+                self.log.whole_from_ms = seen[3]
             if offset >= self.start:
-                self._add_quick(raw, seen)
-            self.leader_epoch, self.position, at = leader_epoch, Offset(offset + 1), end
+                self._add_usual(seen)
+            self.leader_epoch, self.position = leader_epoch, Offset(offset + 1)
 
     def _decode(self, raw: bytes, at: int, header: BatchHeader) -> int:
         """Decodes one batch exactly; returns where it ends."""
         has_lost = header.record_count <= header.last_offset_delta
-        if has_lost or header.base_offset > self.position or self.whole_from_ms is None:
-            self.whole_from_ms = header.max_timestamp
+        if has_lost or header.base_offset > self.position or self.log.whole_from_ms is None:
+            is_last = has_lost or header.attributes & LOG_APPEND_TIME
+            self.log.whole_from_ms = header.max_timestamp if is_last else header.base_timestamp
         if not header.is_control and header.base_offset >= self.start:
             for record in logged_records(raw, at, header):
                 self._add(record)
         self.leader_epoch, self.position = header.leader_epoch, Offset(header.last_offset + 1)
         return at + LENGTH_OVERHEAD + header.length
 
-    def _add_quick(self, raw: bytes, seen: QuickDecoded) -> None:
-        """As `_add`, without values in between for the usual record: it is called a million times."""
-        _, offset, _, timestamp_ms, key, producer_id, _, _, value_at, _ = seen
-        if value_at == NO_VALUE or quick_has_participants(seen):
-            self._add(quick_record(raw, seen))
+    def _add_usual(self, seen: QuickDecoded) -> None:
+        """As `_add`, without values in between: it is called a million times."""
+        (
+            _, offset, _, timestamp_ms, encoded_name, producer_id, _, _,
+            version, epoch, timeout_ms, state, places, updated_ms, start_ms, client_version,
+        ) = seen  # fmt: skip
+        name = encoded_name.decode()
+        if version == NO_VALUE:
+            self.found.pop(name, None)
             return
-        version, epoch, timeout_ms, state, updated_ms, start_ms, client_version = quick_fields(raw, seen)
+        if updated_ms == timestamp_ms:
+            updated_ms = timestamp_ms  # one object less for each record
         logged = LoggedState(
-            offset,
-            timestamp_ms,
-            state,
-            producer_id,
-            epoch,
-            DurationMs(timeout_ms),
-            start_ms,
-            updated_ms,
+            offset, timestamp_ms, state, producer_id, epoch, DurationMs(timeout_ms), start_ms, updated_ms,
             client_version if version else None,
-        )
-        name = key[KEY_PREFIX:].decode()
-        states = self.found.get(name)
-        if states is None:
-            self.found[name] = [logged]
+        )  # fmt: skip
+        one = self.found.get(name)
+        if one is None:
+            self.found[name] = one = AuditedId(name, self.log, [logged])
         else:
-            states.append(logged)
+            one.records.append(logged)
+        if len(places) > _LONGEST_OF_NONE:
+            one.partitions |= quick_participants(version, places)
 
     def _add(self, record: LoggedRecord) -> None:
         value, name = record.value, record.transactional_id
         if value is None:
             self.found.pop(name, None)
-            self.participants.pop(name, None)
             return
         state = LoggedState(
             record.offset,
@@ -143,9 +133,9 @@ class IdHistoryFold(BatchWalker):
             TimestampMs(value.last_update_ms),
             value.client_transaction_version if value.version else None,
         )
-        self.found.setdefault(name, []).append(state)
-        if value.partitions:
-            self.participants.setdefault(name, set()).update(value.participants)
+        one = self.found.setdefault(name, AuditedId(name, self.log, []))
+        one.records.append(state)
+        one.partitions |= value.participants
 
 
 def read_ids(cluster: Cluster, max_bytes: int) -> IdHistories:
@@ -160,7 +150,10 @@ def read_ids(cluster: Cluster, max_bytes: int) -> IdHistories:
             return IdHistories(None, (NotAudited(TRANSACTION_STATE_TOPIC, str(why_no_log(cluster))),))
         topic = cluster.known.topics[TRANSACTION_STATE_TOPIC]
         led = [log for log in logs if topic.partitions[log.partition].leader is not None]
-        parts = [RangeReading(Range(log, topic.topic_id, FIRST_OFFSET, NO_END), IdHistoryFold) for log in led]
+        parts = [
+            RangeReading(Range(log, topic.topic_id, FIRST_OFFSET, NO_END), partial(IdHistoryFold, log.partition))
+            for log in led
+        ]
         reads = read_parts(cluster, parts, max_bytes=max_bytes)
     except BrokerError as exc:
         return IdHistories(None, (NotAudited(TRANSACTION_STATE_TOPIC, str(exc)),))
@@ -171,7 +164,7 @@ def read_ids(cluster: Cluster, max_bytes: int) -> IdHistories:
         if unread:
             missing.append(NotAudited(str(read.partition), _why(unread[0], max_bytes)))
         else:
-            ids.update((one.name, one) for one in ids_of(read.fold, read.partition, len(logs)))
+            ids |= ids_of(read.fold, len(logs))
     return IdHistories(ids if len(missing) < len(logs) else None, tuple(missing))
 
 
@@ -181,11 +174,8 @@ def _why(notice: PartitionNotice, max_bytes: int) -> str:
     return notice.detail
 
 
-def ids_of(fold: IdHistoryFold, log: TopicPartition, count: int) -> Iterator[AuditedId]:
+def ids_of(fold: IdHistoryFold, count: int) -> dict[str, AuditedId]:
     """The ids of one partition of a log that has `count`."""
-    number, whole_from_ms = log.partition, fold.whole_from_ms
-    for place, (name, states) in enumerate(fold.found.items()):
-        own = coordinator_partition(name, count) if place < _HASHED else number
-        places = fold.participants.get(name)
-        partitions = frozenset(places) if places is not None else _NO_PARTITIONS
-        yield AuditedId(name, number, own, states, whole_from_ms, partitions)
+    for one in islice(fold.found.values(), _HASHED):
+        one.is_misplaced = coordinator_partition(one.name, count) != fold.log.number
+    return fold.found

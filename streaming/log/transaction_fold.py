@@ -12,7 +12,6 @@ live.
 
 from __future__ import annotations
 
-import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -37,7 +36,6 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.streaming.wire.internal_topics import (
-    KEY_PREFIX,
     NO_PARTICIPANTS,
     NO_PRODUCER_ID,
     NO_VALUE,
@@ -54,13 +52,12 @@ from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, Recor
 
 
 class LoggedRecord(NamedTuple):
-    """One record about a transactional id; `value` is None for a tombstone, `key` is the encoded key."""
+    """One record about a transactional id; `value` is None for a tombstone."""
 
     transactional_id: str
     offset: Offset
     timestamp_ms: TimestampMs
     value: TransactionLogValue | None
-    key: memoryview | bytes
 
 
 def logged_records(buffer: memoryview | bytes, position: int, header: BatchHeader) -> list[LoggedRecord]:
@@ -81,17 +78,15 @@ def logged_record(record: Record) -> LoggedRecord | None:
         WireError: the key or the value cannot be decoded.
     """
     name = decode_key(record.key) if record.key is not None else None
-    if name is None or record.key is None:
+    if name is None:
         return None
     value = decode_value(record.value) if record.value is not None else None
-    return LoggedRecord(name, record.offset, TimestampMs(record.timestamp), value, record.key)
+    return LoggedRecord(name, record.offset, TimestampMs(record.timestamp), value)
 
 
-def quick_record(raw: bytes, seen: QuickDecoded) -> LoggedRecord:
+def quick_record(seen: QuickDecoded) -> LoggedRecord:
     """The record of a batch that `quick_decode` has accepted."""
-    _, offset, _, timestamp_ms, key, _, _, _, value_at, _ = seen
-    value = None if value_at == NO_VALUE else quick_value(raw, seen)
-    return LoggedRecord(key[KEY_PREFIX:].decode(), offset, timestamp_ms, value, key)
+    return LoggedRecord(seen[4].decode(), seen[1], seen[3], None if seen[8] == NO_VALUE else quick_value(seen))
 
 
 # Holes of `__transaction_state`: offsets that compaction has removed. State is never carried across a hole.
@@ -249,7 +244,7 @@ class TransactionFold(BatchWalker):
                         self.last_hole_end = hole_end_before[base_offset]
                     if base_offset >= self.start:
                         self._stamp(seen[3], seen[2])
-                        self.take_usual(raw, at, seen)
+                        self.take_usual(at, seen)
                     self.leader_epoch, self.position = seen[2], Offset(base_offset + 1)
                 last_at, at = at, end
         finally:
@@ -269,10 +264,10 @@ class TransactionFold(BatchWalker):
             self.take_unusual(records, at, header)
         self.leader_epoch, self.position = header.leader_epoch, Offset(header.last_offset + 1)
 
-    def take_usual(self, raw: bytes, at: int, seen: QuickDecoded) -> None:
+    def take_usual(self, at: int, seen: QuickDecoded) -> None:
         """Folds a batch that `quick_decode` has accepted; it begins at a byte of `raw`."""
         del at
-        self._take(quick_record(raw, seen), seen[2])
+        self._take(quick_record(seen), seen[2])
 
     def take_unusual(self, records: list[LoggedRecord], at: int, header: BatchHeader) -> None:
         """Folds the records of any other batch."""
@@ -508,15 +503,14 @@ class FirstReadFold(TransactionFold):
         super().feed(raw)
         self._room.make()
 
-    def take_usual(self, raw: bytes, at: int, seen: QuickDecoded) -> None:
+    def take_usual(self, at: int, seen: QuickDecoded) -> None:
         """Notes where the record is."""
-        del raw
-        _, base_offset, _, _, key, producer_id, previous_id, is_live, *_ = seen
+        _, base_offset, _, _, name, producer_id, previous_id, is_live, *_ = seen
         if is_live:
-            self._live[key] = producer_id
-        elif key in self._live:
-            del self._live[key]
-        self._note(at, producer_id, previous_id, key)
+            self._live[name] = producer_id
+        elif name in self._live:
+            del self._live[name]
+        self._note(at, producer_id, previous_id, name)
         if base_offset >= self.backlog_end:
             self._has_new_records = True
 
@@ -524,27 +518,27 @@ class FirstReadFold(TransactionFold):
         """Notes where the records are."""
         self._has_new_records = self._has_new_records or header.last_offset >= self.backlog_end
         for record in records:
-            key, value = bytes(record.key), record.value
-            self._live.pop(key, None)
+            name, value = record.transactional_id.encode(), record.value
+            self._live.pop(name, None)
             if value is None:
-                self._note(at, NO_PRODUCER_ID, NO_PRODUCER_ID, key)
+                self._note(at, NO_PRODUCER_ID, NO_PRODUCER_ID, name)
                 continue
             if value.state.is_live:
-                self._live[key] = value.producer_id
+                self._live[name] = value.producer_id
             previous_id = NO_PRODUCER_ID if value.previous_producer_id is None else value.previous_producer_id
-            self._note(at, value.producer_id, previous_id, key)
+            self._note(at, value.producer_id, previous_id, name)
 
-    def _note(self, at: int, producer_id: ProducerId, previous_id: ProducerId, key: bytes) -> None:
+    def _note(self, at: int, producer_id: ProducerId, previous_id: ProducerId, name: bytes) -> None:
         self._at.append(self._begins[-1] + at)
         self._ids.append(producer_id)
         self._previous.append(previous_id)
-        self._names.append(hash(key))
+        self._names.append(hash(name))
         self._whole.append(self.last_hole_end)
 
     def condense(self) -> None:
         """Folds the held records that matter, then releases all bytes and forgets the idle ids."""
         wanted = {*self._live.values(), *(producer_id for producer_id, _ in self._uses)}
-        names = {hash(struct.pack(">hh", 0, len(raw)) + raw) for raw in map(str.encode, self._owner)}
+        names = {*map(hash, map(str.encode, self._owner))}
         done: int | None = None
         whole_at_end = self.last_hole_end
         noted = zip(self._at, self._ids, self._previous, self._names, self._whole, strict=True)
@@ -566,7 +560,7 @@ class FirstReadFold(TransactionFold):
         position = at - self._begins[chunk]
         seen = quick_decode(raw, position)
         if seen is not None:
-            super().take_usual(raw, position, seen)
+            super().take_usual(position, seen)
         else:
             header = header_at(raw, position)
             super().take_unusual(logged_records(raw, position, header), position, header)
@@ -576,7 +570,7 @@ class FirstReadFold(TransactionFold):
         self._has_new_records = False
         self._chunks: list[bytes] = []
         self._begins: list[int] = []
-        # One entry per record: where its batch is, its producer ids, its key's hash, and `last_hole_end` at that time.
+        # One entry per record: where its batch is, its producer ids, its name's hash, and `last_hole_end` at that time.
         self._at, self._ids, self._previous = array("q"), array("q"), array("q")
         self._names, self._whole = array("q"), array("q")
 

@@ -20,7 +20,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
@@ -179,135 +179,171 @@ def _tag(tags: dict[int, memoryview], tag: int, read: Callable[[Reader, str], in
     return value
 
 
-# A fast reader of one usual batch of `__transaction_state`: takes a few fields from its bytes without decoding it, and
-# the others when they are wanted (`quick_value`).
+# A fast reader of one usual batch of `__transaction_state`: one record, which has few forms.
+#
+# The lengths in a batch decide where its fields are. So the first batch with some lengths is followed byte by byte, and
+# its layout is kept: then one call takes all fields of each batch with the same lengths.
 #
 # Law: `quick_decode` and `quick_value` return what the exact decoders (record_batch.py and `decode_value`) would return
-# for the same bytes, or None. None means only that the caller has to decode the batch. So a batch is accepted only if
-# it could be followed to its last byte: one plain record, varints of at most two bytes, ASCII names, value versions 0
-# and 1, and the tags that brokers write, in the order in which they write them.
+# for the same bytes, or None. None means only that the caller has to decode the batch. So each byte between the fields
+# of an accepted batch is compared with what it has to be, except for the checksum and the producer in the header. A
+# usual batch has one plain record, an ASCII name, a value of version 0 or 1, and the tags that brokers write, in the
+# order in which they write them.
 
 NO_PRODUCER_ID = ProducerId(-1)
 
-# Where the batch ends in the buffer, its base offset and leader epoch; the record's timestamp, its encoded key (equal
-# keys are equal transactional ids), the producer id and the previous one (NO_ID for a tombstone, or if there is none),
-# and whether the state is Ongoing or Prepare*; where the value begins (NO_VALUE for a tombstone), and where its times
-# begin. A plain tuple, because it is created a million times.
-QuickDecoded = tuple[int, Offset, LeaderEpoch, TimestampMs, bytes, ProducerId, ProducerId, bool, int, int]
+# Where the batch ends in the buffer, its base offset and leader epoch; the record's timestamp, its encoded
+# transactional id, the producer id and the previous one (NO_PRODUCER_ID for a tombstone, or if there is none), and
+# whether the state is Ongoing or Prepare*. Then the version of the value (NO_VALUE for a tombstone), the producer
+# epoch, the timeout, the state, the encoded partitions, when it was updated, when its transaction began, and the
+# version of the client. A plain tuple, because it is created a million times.
+QuickDecoded = tuple[
+    int, Offset, LeaderEpoch, TimestampMs, bytes, ProducerId, ProducerId, bool,
+    int, ProducerEpoch, int, TransactionState, bytes, TimestampMs, TimestampMs | None, int,
+]  # fmt: skip
 NO_VALUE = -1
-KEY_PREFIX = 4  # bytes of an encoded key before the transactional id
+_OF_TOMBSTONE = (
+    NO_PRODUCER_ID, NO_PRODUCER_ID, False,
+    NO_VALUE, ProducerEpoch(-1), 0, TransactionState.DEAD, b"", TimestampMs(-1), None, 0,
+)  # fmt: skip
 
-# base offset, length, leader epoch, magic, attributes, last offset delta, both timestamps, record count
-_header = struct.Struct(">qiib4xhiqq14xi").unpack_from
-_value = struct.Struct(">hq6xbB").unpack_from  # version, producer id, state, first byte of the partitions
-_int64 = struct.Struct(">q").unpack_from
+_lengths = struct.Struct(">8xi4xb4xhi30xi").unpack_from  # length, magic, attributes, last offset delta, record count
+_shape = struct.Struct(">8x4s4xs4x6s30x11s").unpack_from  # the same, and the begin of the record
+_SHAPE_SIZE = 68
+# How to take the fields of a batch; its size, the format of the fields, the bytes before the name and before the
+# producer id, the version of the value, and whether it has a previous producer id.
+_Layout = tuple[Callable[[bytes, int], tuple[Any, ...]], int, str, bytes, bytes, int, bool]
+_layouts: dict[tuple[bytes, ...], list[_Layout]] = {}
+_MOST_LAYOUTS, _MOST_OF_A_SHAPE = 1 << 12, 8
+
 _int32 = struct.Struct(">i").unpack_from
 _int16 = struct.Struct(">h").unpack_from
 _PLAIN = frozenset({0, LOG_APPEND_TIME})
-_LONGEST_BATCH = 8_000  # so every size within it fits into a varint of two bytes
-_LONGEST_KEY = 1_024
-_KEY_BEGINS = tuple(struct.pack(">hh", 0, max(0, size - 4)) for size in range(_LONGEST_KEY))
-_NULL = 1  # -1, zigzag
-_NO_DELTAS = b"\0\0"
-_LIVE = (False, True, True, True, False, False)  # by the state's id; states with a higher id never reach the log
-_PARTITIONS_AT, _TIMESTAMPS = 17, 16
-_NONE = b"\xff\xff\xff\xff"
-_NONE_OR_EMPTY = frozenset({_NONE, b"\0\0\0\0"})
+_LONGEST_BATCH, _LONGEST_NAME = 8_000, 1_000
+_NULL_WITHOUT_HEADERS = b"\1\0"
+_PARTITIONS_AT, _TIMES = 17, 16
+_NONE_OR_EMPTY = frozenset({b"\xff\xff\xff\xff", b"\0\0\0\0", b"\0", b"\1"})
+_STATES = {number: (state, state.is_live) for number, state in enumerate(TransactionState) if number < 6}  # logged ones
 _MOST_TOPICS = 1_000
 _NOWHERE = 1 << 62  # beyond every end, so a comparison with the end fails
 
+# The version of the client by the bytes behind the times, without the previous producer id; the last of them is the
+# number of headers. Version 0 has only that.
+_ENDS = {b"\0": 0, b"\0\0": 0, b"\1\0\x08\0": 0}
+_ENDS |= {begin + b"\2\2\0%c\0" % one: one for begin in (b"\1", b"\2\0\x08") for one in range(10)}
+_SIZES_OF_ENDS = (frozenset({1}), frozenset({2, 6, 12, 16}))  # with the previous producer id, by version
+_WITH_PREVIOUS = 12  # and more
 
-def quick_decode(raw: bytes, at: int) -> QuickDecoded | None:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a call costs
+
+def quick_decode(raw: bytes, at: int) -> QuickDecoded | None:
     """The batch at `at`; None if it has to be decoded or is cut off."""
     try:
-        base_offset, length, leader_epoch, magic, attributes, delta, base_ms, max_ms, count = _header(raw, at)
-        end = at + LENGTH_OVERHEAD + length
-        if count != 1 or delta or magic != CURRENT_MAGIC or attributes not in _PLAIN or end > len(raw):
-            return None
-        at += HEADER_SIZE
-        size = raw[at]
-        at += 1
-        if size >= 0x80:
-            size += (raw[at] << 7) - 0x80
-            at += 1
-        # One comparison checks that the size is even (not negative), has two bytes at most, and reaches the end.
-        if size != (end - at) << 1 or length > _LONGEST_BATCH or base_offset < 0 or raw[at + 1 : at + 3] != _NO_DELTAS:
-            return None
-        size = raw[at + 3]
-        at += 4
-        if size >= 0x80:
-            size += (raw[at] << 7) - 0x80
-            at += 1
-        if size & 1 or size >= _LONGEST_KEY << 1:
-            return None
-        size >>= 1
-        key = raw[at : at + size]
-        if key[:4] != _KEY_BEGINS[size] or not key.isascii():
-            return None
-        at += size
-        size = raw[at]
-        at += 1
-        end -= 1  # the last byte of the batch is the number of the record's headers
-        timestamp_ms = max_ms if attributes else base_ms
-        if size == _NULL:
-            return None if at != end or raw[at] else _tombstone(end, base_offset, leader_epoch, timestamp_ms, key)
-        if size >= 0x80:
-            size += (raw[at] << 7) - 0x80
-            at += 1
-        if size != (end - at) << 1 or raw[end]:
-            return None
-        version, producer_id, state, partitions = _value(raw, at)
-        value_at = at
-        at += _PARTITIONS_AT
-        if version == 1:
-            times_at = at + 1 if partitions <= 1 else _after_compact(raw, at)
-            at = times_at + _TIMESTAMPS
-            size = end - at
-            if (size == 11 and raw[at : at + 3] == b"\1\0\x08") or (
-                size == 15 and raw[at : at + 3] == b"\2\0\x08" and raw[at + 11 : at + 13] == b"\2\2"
-            ):
-                previous_id = _int64(raw, at + 3)[0]
-            elif (size == 1 and not raw[at]) or (size == 5 and raw[at : at + 3] == b"\1\2\2"):
-                previous_id = NO_PRODUCER_ID
-            else:
-                return None
-        elif version == 0:
-            times_at = at + 4 if raw[at : at + 4] in _NONE_OR_EMPTY else _after_partitions(raw, at)
-            if times_at + _TIMESTAMPS != end:
-                return None
+        shape = _shape(raw, at)
+        for fields, size, _, before_name, before_value, version, has_previous in _layouts.get(shape, ()):
             previous_id = NO_PRODUCER_ID
-        else:
-            return None
-        is_live = _LIVE[state]
-    except (IndexError, struct.error):
+            if has_previous:
+                (
+                    offset, leader_epoch, at_ms, begin, name, middle, producer_id, epoch, timeout_ms, number, places,
+                    updated_ms, start_ms, tags, previous_id, end,
+                ) = fields(raw, at)  # fmt: skip
+                end = tags + end
+            elif version != NO_VALUE:
+                (
+                    offset, leader_epoch, at_ms, begin, name, middle, producer_id, epoch, timeout_ms, number, places,
+                    updated_ms, start_ms, end,
+                ) = fields(raw, at)  # fmt: skip
+            else:
+                offset, leader_epoch, at_ms, begin, name, middle = fields(raw, at)
+                if begin == before_name and middle == before_value and offset >= 0 and name.isascii():
+                    return at + size, offset, leader_epoch, at_ms, name, *_OF_TOMBSTONE
+                continue
+            if begin != before_name or middle != before_value or end not in _ENDS or number not in _STATES:
+                continue
+            if offset < 0 or not name.isascii() or not (places in _NONE_OR_EMPTY or _are_usual(version, places)):
+                continue
+            state, is_live = _STATES[number]
+            start_ms = start_ms if start_ms >= 0 else None
+            return (
+                at + size, offset, leader_epoch, at_ms, name, producer_id, previous_id, is_live,
+                version, epoch, timeout_ms, state, places, updated_ms, start_ms, _ENDS[end],
+            )  # fmt: skip
+    except struct.error:
         return None
-    if state < 0:
+    return quick_decode(raw, at) if _has_new_layout(raw, at, shape) else None
+
+
+def _has_new_layout(raw: bytes, at: int, shape: tuple[bytes, ...]) -> bool:
+    """Follows the batch at `at` to its end; False if it has to be decoded or is cut off."""
+    length, magic, attributes, delta, count = _lengths(raw, at)
+    batch = raw[at : at + LENGTH_OVERHEAD + length]
+    is_usual = count == 1 and not delta and magic == CURRENT_MAGIC and attributes in _PLAIN
+    if not is_usual or not 0 < length <= _LONGEST_BATCH or len(batch) != LENGTH_OVERHEAD + length:
+        return False
+    try:
+        layout = _followed(batch, "8xq" if attributes else "q8x")
+    except (WireError, IndexError, struct.error):
+        return False
+    known = _layouts.get(shape, [])
+    if layout is None or len(known) >= _MOST_OF_A_SHAPE or any(layout[1:] == one[1:] for one in known):
+        return False
+    if len(_layouts) >= _MOST_LAYOUTS:
+        _layouts.clear()
+    _layouts.setdefault(shape, known).append(layout)
+    return True
+
+
+def _followed(batch: bytes, timestamp: str) -> _Layout | None:
+    """The layout of a batch with one record, as far as its lengths decide it."""
+    reader = Reader(batch, HEADER_SIZE)
+    has_size, _ = reader.varint("size") == reader.remaining, reader.int8("attributes")
+    if not has_size or reader.varint("timestamp delta") or reader.varint("offset delta"):
         return None
-    return end + 1, base_offset, leader_epoch, timestamp_ms, key, producer_id, previous_id, is_live, value_at, times_at
+    key_size, key_at = reader.varint("key"), reader.position
+    key_version, name_size = reader.int16("key version"), reader.int16("name")
+    name_at = reader.position
+    name_end = name_at + len(reader.take(name_size, "name"))
+    if key_version != _KEY_VERSION or name_end - key_at != key_size or name_size > _LONGEST_NAME:
+        return None
+    value_size, value_at = reader.varint("value"), reader.position
+    before_name = batch[_SHAPE_SIZE:name_at]
+    form = f">q4xi11x{timestamp}25x{len(before_name)}s{name_size}s"
+    if batch[name_end:] == _NULL_WITHOUT_HEADERS:
+        return _laid_out(f"{form}2s", before_name, _NULL_WITHOUT_HEADERS, NO_VALUE)
+    version = reader.int16("value version")
+    if value_size != len(batch) - value_at - 1 or not 0 <= version <= _HIGHEST_VALUE_VERSION:
+        return None
+    before_value, partitions_at = batch[name_end : reader.position], value_at + _PARTITIONS_AT
+    times_at = _after_partitions(version, batch, partitions_at)
+    end_size = len(batch) - times_at - _TIMES
+    if end_size not in _SIZES_OF_ENDS[version]:
+        return None
+    has_previous = end_size >= _WITH_PREVIOUS
+    end = f"3sq{end_size - 11}s" if has_previous else f"{end_size}s"
+    form += f"{len(before_value)}sqhib{times_at - partitions_at}sqq{end}"
+    return _laid_out(form, before_name, before_value, version, has_previous=has_previous)
 
 
-def _tombstone(end: int, offset: Offset, leader_epoch: LeaderEpoch, at_ms: TimestampMs, key: bytes) -> QuickDecoded:
-    return end + 1, offset, leader_epoch, at_ms, key, NO_PRODUCER_ID, NO_PRODUCER_ID, False, NO_VALUE, NO_VALUE
+def _laid_out(
+    form: str, before_name: bytes, before_value: bytes, version: int, *, has_previous: bool = False
+) -> _Layout:
+    fields = struct.Struct(form)
+    return fields.unpack_from, fields.size, form, before_name, before_value, version, has_previous
 
 
-_fixed = struct.Struct(">hqhib").unpack_from  # version, producer id, epoch, timeout, state
-_two_times = struct.Struct(">qq").unpack_from
-_STATES = tuple(TransactionState)
-_WITH_CLIENT_VERSION = frozenset({5, 15})  # sizes of the tags that end with the version of the client
-
-
-def quick_value(raw: bytes, seen: QuickDecoded) -> TransactionLogValue:
+def quick_value(seen: QuickDecoded) -> TransactionLogValue:
     """The value of a batch that `quick_decode` has accepted, and that is no tombstone."""
-    _, _, _, _, _, producer_id, previous_id, _, value_at, times_at = seen
-    version, epoch, timeout_ms, state, last_update_ms, start_ms, client_version = quick_fields(raw, seen)
+    (
+        _, _, _, _, _, producer_id, previous_id, _,
+        version, epoch, timeout_ms, state, partitions, updated_ms, start_ms, client_version,
+    ) = seen  # fmt: skip
     return TransactionLogValue(
         version,
         producer_id,
         epoch,
         timeout_ms,
         state,
-        _quick_partitions(version, raw[value_at + _PARTITIONS_AT : times_at]),
-        last_update_ms,
+        _quick_partitions(version, partitions),
+        updated_ms,
         start_ms,
         previous_id if previous_id >= 0 else None,
         None,
@@ -315,32 +351,33 @@ def quick_value(raw: bytes, seen: QuickDecoded) -> TransactionLogValue:
     )
 
 
-# Of a value: version, epoch, timeout, state, when it was updated and when its transaction began, version of the client.
-QuickFields = tuple[int, ProducerEpoch, int, TransactionState, TimestampMs, TimestampMs | None, int]
-
-
-def quick_fields(raw: bytes, seen: QuickDecoded) -> QuickFields:
-    """The fields of the value that are neither in `seen` nor participants."""
-    end, value_at, times_at = seen[0], seen[8], seen[9]
-    version, _, epoch, timeout_ms, state = _fixed(raw, value_at)
-    updated_ms, start_ms = _two_times(raw, times_at)
-    has_version = end - 1 - times_at - _TIMESTAMPS in _WITH_CLIENT_VERSION
-    client_version = _int16(raw, end - 3)[0] if has_version else 0
-    return version, epoch, timeout_ms, _STATES[state], updated_ms, start_ms if start_ms >= 0 else None, client_version
-
-
-def quick_has_participants(seen: QuickDecoded) -> bool:
-    """Whether its value can name participants; a tombstone has no value."""
-    return seen[9] - seen[8] > _PARTITIONS_AT + len(_NONE)
-
-
 @lru_cache(_REMEMBERED)
 def _quick_partitions(version: int, encoded: bytes) -> TopicPartitions | None:
     return _partitions(Reader(encoded), flexible=version >= 1)
 
 
+def quick_participants(version: int, encoded: bytes) -> frozenset[TopicPartition]:
+    """As TransactionLogValue.participants, of encoded partitions that `quick_decode` has accepted."""
+    found = _quick_partitions(version, encoded)
+    return _participants(found) if found else NO_PARTICIPANTS
+
+
+@lru_cache(_REMEMBERED)
+def _are_usual(version: int, encoded: bytes) -> bool:
+    """Whether these bytes are partitions, whole, with ASCII names and without tags."""
+    try:
+        return _after_partitions(version, encoded, 0) == len(encoded)
+    except (IndexError, struct.error):
+        return False
+
+
+def _after_partitions(version: int, raw: bytes, at: int) -> int:
+    """The end of the partitions of a value; they begin at `at`."""
+    return _after_compact(raw, at) if version else _after_first_version(raw, at)
+
+
 def _after_compact(raw: bytes, at: int) -> int:
-    """The end of the partitions of a version 1 value; they begin at `at`."""
+    """The same for version 1."""
     topics = raw[at] - 1
     at += 1
     if topics >= 0x7F:
@@ -357,11 +394,11 @@ def _after_compact(raw: bytes, at: int) -> int:
     return at
 
 
-def _after_partitions(raw: bytes, at: int) -> int:
+def _after_first_version(raw: bytes, at: int) -> int:
     """The same for version 0."""
     topics: int = _int32(raw, at)[0]
     at += 4
-    if not 0 <= topics <= _MOST_TOPICS:
+    if not -1 <= topics <= _MOST_TOPICS:
         return _NOWHERE
     for _ in range(topics):
         size: int = _int16(raw, at)[0]

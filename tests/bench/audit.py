@@ -10,7 +10,7 @@ import gc
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.census import grow, whole_census
@@ -20,7 +20,7 @@ from support.large_log import a_large_log, end_of_large_log
 from support.raw_producer import RawProducer
 from support.sent_requests import sent_requests
 from txnwatch.state.audit.auditing import audit
-from txnwatch.state.model.values import FIRST_OFFSET, Offset, log_numbered
+from txnwatch.state.model.values import FIRST_OFFSET, Offset
 from txnwatch.streaming.audit.coordinator_history import IdHistoryFold, ids_of
 from txnwatch.streaming.audit.gathering import gather
 from txnwatch.streaming.client.cluster import Cluster
@@ -92,10 +92,10 @@ def _of_log(ids: int) -> Point:
     chunks = list(a_large_log(ids))
     gc.disable()  # as the command does
     begin, cpu_begin = time.perf_counter(), time.process_time()
-    fold = IdHistoryFold(FIRST_OFFSET, Offset(end_of_large_log(ids)))
+    fold = IdHistoryFold(0, FIRST_OFFSET, Offset(end_of_large_log(ids)))
     for chunk in chunks:
         fold.feed(chunk)
-    audit(facts(ids=ids_of(fold, log_numbered(0), 1)))
+    audit(replace(facts(), ids=ids_of(fold, 1)))
     wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu_begin
     gc.enable()
     return Point(ids, wall_s, cpu_s, None, {"bytes": sum(map(len, chunks))})

@@ -93,12 +93,11 @@ def _quick_decode(data: bytes) -> None:
     ((position, header),) = walk(data[: seen[0]])
     (record,) = records(data, position, header)
     assert record.key is not None
-    assert (record.offset, bytes(record.key)) == (seen[1], seen[4])
-    assert decode_key(record.key) is not None
+    assert (record.offset, decode_key(record.key)) == (seen[1], seen[4].decode())
     if record.value is not None:
         value = decode_value(record.value)
         assert (value.producer_id, value.state.is_live) == (seen[5], seen[7])
-        assert quick_value(data, seen) == value
+        assert quick_value(seen) == value
 
 
 def _halves(data: bytes) -> tuple[bytes, bytes]:

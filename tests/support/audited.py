@@ -11,6 +11,7 @@ from txnwatch.state.audit.audit_facts import (
     AuditedTopic,
     AuditFacts,
     LoggedState,
+    LogPart,
     ReplicasOfPartition,
     SetValue,
     holders_of,
@@ -117,7 +118,8 @@ def record(state: TransactionState = TransactionState.COMPLETE_COMMIT, **more: A
 def an_id(name: str = "checkout-1", *records: LoggedState, partition: int = 0, own: int = 0, **more: Any) -> AuditedId:
     """A transactional id that has written to `payments`."""
     place = frozenset({TopicPartition("payments", 0)})
-    return AuditedId(name, partition, own, records or (record(),), partitions=place, **more)
+    log_part = LogPart(partition, more.pop("whole_from_ms", None))
+    return AuditedId(name, log_part, list(records) or [record()], place, is_misplaced=own != partition, **more)
 
 
 def facts(

@@ -43,7 +43,6 @@ LONGEST_TEST_FILE = 400
 LONGEST_FUNCTION = 45
 # A call for each record or batch would cost more than the decoding itself.
 LONG_LOOPS = {
-    "txnwatch.streaming.wire.internal_topics.quick_decode": 67,
     "txnwatch.streaming.wire.record_batch.runs": 53,
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from support.audited import NOW_MS, an_id, broker, facts, found, record
 from txnwatch.state.audit.audit_check import CheckGroup
@@ -63,7 +64,7 @@ FIRES = {
     "a hundred used once": ("info one-shot-ids", random_ids()),
     "a hundred used once, and a timeout": (
         "warn one-shot-ids",
-        [*random_ids(), whole("job-000000ff-4e1f-11ee-8c99-0242ac120002", [late(1)._replace(producer_id=999)])],
+        [*random_ids(), whole("job-000000ff-4e1f-11ee-8c99-0242ac120002", [replace(late(1), producer_id=999)])],
     ),
     "16 minutes": ("info long-timeout", [an_id("a", record(timeout_ms=16 * MINUTE_MS))]),
     "an hour": ("warn long-timeout", [an_id("a", record(timeout_ms=60 * MINUTE_MS))]),
@@ -82,7 +83,7 @@ SILENT = {
     ),
     "aborts of a client": (
         "fenced-while-open",
-        [whole("a", [one._replace(producer_epoch=0) for n in (1, 60, 120) for one in fence(n)])],
+        [whole("a", [replace(one, producer_epoch=0) for n in (1, 60, 120) for one in fence(n)])],
     ),
     "aborts of a client that raises its epoch": (
         "fenced-while-open",
@@ -139,7 +140,7 @@ def test_below_transaction_version_2_every_client_is_old() -> None:
 
 def test_of_many_findings_of_a_check_the_worst_are_shown_and_the_others_counted() -> None:
     forms = [f"application{'x' * n}" for n in range(MOST_OF_A_CHECK + 5)]
-    ids = [whole(form, [late(1)._replace(producer_id=n)] * (1 + 2 * (n == 24))) for n, form in enumerate(forms)]
+    ids = [whole(form, [replace(late(1), producer_id=n)] * (1 + 2 * (n == 24))) for n, form in enumerate(forms)]
     result = audit(facts(ids=ids, brokers=BROKERS_3_9))
     assert len(result.exposures) == MOST_OF_A_CHECK
     assert result.exposures[0].severity == "warn"

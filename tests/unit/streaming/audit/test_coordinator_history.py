@@ -45,9 +45,13 @@ def a_log(*records: tuple[str, TransactionLogValue | None], offsets: list[int] |
 
 
 def folded(raw: bytes, end: int = 1 << 40) -> IdHistoryFold:
-    fold = IdHistoryFold(0, end)  # type: ignore[arg-type]
+    fold = IdHistoryFold(0, 0, end)  # type: ignore[arg-type]
     fold.feed(raw)
     return fold
+
+
+def states(fold: IdHistoryFold) -> dict[str, list[LoggedState]]:
+    return {name: one.records for name, one in fold.found.items()}
 
 
 def exact(raw: bytes) -> dict[str, list[LoggedState]]:
@@ -74,7 +78,7 @@ def exact(raw: bytes) -> dict[str, list[LoggedState]]:
 
 def test_a_log_of_many_ids_is_as_the_exact_decoders_read_it() -> None:
     raw = b"".join(a_large_log(IDS))
-    assert folded(raw).found == exact(raw)
+    assert states(folded(raw)) == exact(raw)
 
 
 def test_each_form_of_an_idle_record_is_as_the_exact_decoders_read_it() -> None:
@@ -90,7 +94,7 @@ def test_each_form_of_an_idle_record_is_as_the_exact_decoders_read_it() -> None:
         ("not ASCII \u00e9", a_state(S.COMPLETE_COMMIT)),
         ("live", a_state(S.ONGOING, partitions=PARTITIONS)),
     )
-    assert folded(raw).found == exact(raw)
+    assert states(folded(raw)) == exact(raw)
 
 
 def test_participants_are_kept_and_a_tombstone_ends_an_id() -> None:
@@ -101,25 +105,25 @@ def test_participants_are_kept_and_a_tombstone_ends_an_id() -> None:
         ("b", None),
     )
     fold = folded(raw)
-    assert [record.state for record in fold.found["a"]] == [S.ONGOING, S.COMPLETE_COMMIT]
-    assert fold.participants == {"a": {TopicPartition("orders", 0), TopicPartition("orders", 1)}}
-    assert "b" not in fold.found
+    (one,) = fold.found.values()
+    assert [record.state for record in one.records] == [S.ONGOING, S.COMPLETE_COMMIT]
+    assert (one.name, one.partitions) == ("a", {TopicPartition("orders", 0), TopicPartition("orders", 1)})
 
 
 def test_the_part_without_holes_begins_behind_the_last_one() -> None:
     records = [("a", a_state(S.EMPTY))] * 3
-    assert folded(a_log(*records)).whole_from_ms == TIMESTAMP_MS
-    fold = IdHistoryFold(0, 1 << 40)  # type: ignore[arg-type]
-    fold.whole_from_ms = 1  # type: ignore[assignment]
+    assert folded(a_log(*records)).log.whole_from_ms == TIMESTAMP_MS
+    fold = IdHistoryFold(0, 0, 1 << 40)  # type: ignore[arg-type]
+    fold.log.whole_from_ms = 1  # type: ignore[assignment]
     fold.feed(a_log(*records))
-    assert fold.whole_from_ms == 1
-    fold = IdHistoryFold(0, 1 << 40)  # type: ignore[arg-type]
-    fold.whole_from_ms = 1  # type: ignore[assignment]
+    assert fold.log.whole_from_ms == 1
+    fold = IdHistoryFold(0, 0, 1 << 40)  # type: ignore[arg-type]
+    fold.log.whole_from_ms = 1  # type: ignore[assignment]
     fold.feed(a_log(*records, offsets=[0, 5, 6]))
-    assert fold.whole_from_ms == TIMESTAMP_MS
+    assert fold.log.whole_from_ms == TIMESTAMP_MS
 
 
 def test_the_walk_ends_at_the_end_of_the_range() -> None:
     fold = folded(a_log(*[("a", a_state(S.EMPTY))] * 5), end=2)
-    assert len(fold.found["a"]) == 2
+    assert len(fold.found["a"].records) == 2
     assert fold.is_done

@@ -10,8 +10,12 @@ import pytest
 
 from support.batches import COMMIT, CONTROL, LOG_APPEND_TIME, TIMESTAMP_MS, a_batch, a_record
 from support.transaction_log import a_key, a_value
+from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.streaming.log.transaction_fold import logged_records, quick_record
+from txnwatch.streaming.wire import internal_topics
 from txnwatch.streaming.wire.internal_topics import NO_VALUE, TransactionLogValue, quick_decode, quick_value
+from txnwatch.streaming.wire.record_batch import walk
 
 V1 = TransactionLogValue(1, 5, 0, 60_000, S.ONGOING, (("orders", (0, 1)),), 1, 1, 4, None, 2)
 V0 = replace(V1, version=0, previous_producer_id=None, client_transaction_version=0)
@@ -42,21 +46,67 @@ def test_records_of_brokers_are_decoded(value: TransactionLogValue | None, expec
     seen, other = quick_decode(raw, 0), quick_decode(b"ab" + raw + raw, 2)
     assert seen is not None
     assert other is not None
-    assert seen[:8] == (len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
-    assert other[:8] == (2 + len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
+    assert seen[:8] == (len(raw), 7, 3, TIMESTAMP_MS, b"app", *expected)
+    assert other[:8] == (2 + len(raw), 7, 3, TIMESTAMP_MS, b"app", *expected)
     assert (seen[8] == NO_VALUE) is (value is None)
     if value is not None:
-        assert quick_value(raw, seen) == quick_value(b"ab" + raw + raw, other) == value
+        assert quick_value(seen) == quick_value(other) == value
     assert [quick_decode(raw[:size], 0) for size in range(len(raw))] == [None] * len(raw), "cut off"
 
 
 def test_a_name_of_more_than_one_byte_of_length_and_the_brokers_stamp() -> None:
-    key = a_key("x" * 300)
-    raw = a_log_batch(key, max_timestamp=99, attributes=LOG_APPEND_TIME)
+    name = "x" * 300
+    raw = a_log_batch(a_key(name), max_timestamp=99, attributes=LOG_APPEND_TIME)
     seen = quick_decode(raw, 0)
     assert seen is not None
-    assert seen[:8] == (len(raw), 7, 3, 99, key, 5, 4, True)
-    assert quick_value(raw, seen) == V1
+    assert seen[:8] == (len(raw), 7, 3, 99, name.encode(), 5, 4, True)
+    assert quick_value(seen) == V1
+
+
+def test_batches_of_equal_lengths_and_other_layouts_are_decoded() -> None:
+    alone = replace(V1, previous_producer_id=None)
+    more = replace(alone, partitions=(("orders", (0, 1, 2)),), client_transaction_version=0)
+
+    values = (alone, more)
+    raws = [a_log_batch(value=a_value(value)) for value in values]
+    assert len(raws[0]) == len(raws[1])
+    for _ in range(2):
+        for raw, value in zip(raws, values, strict=True):
+            seen = quick_decode(raw, 0)
+            assert seen is not None
+            assert quick_value(seen) == value
+
+
+def test_a_limited_number_of_layouts_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(internal_topics, "_layouts", {})
+    monkeypatch.setattr(internal_topics, "_MOST_LAYOUTS", 3)
+    for size in range(1, 20):
+        seen = quick_decode(a_log_batch(a_key("x" * size)), 0)
+        assert seen is not None
+        assert seen[4] == b"x" * size
+        assert len(internal_topics._layouts) <= 3
+
+
+def exactly(raw: bytes) -> tuple[object, ...] | None:
+    """What the exact decoders return for the only record; None if they refuse it."""
+    try:
+        ((at, header),) = walk(raw)
+        (record,) = logged_records(raw, at, header)
+    except (WireError, ValueError):
+        return None
+    return record, header.leader_epoch
+
+
+@pytest.mark.parametrize("value", [V1, V0, EMPTY, EMPTY_V0, replace(V1, previous_producer_id=None), None])
+def test_a_batch_with_a_changed_byte_is_decoded_exactly_or_not_at_all(value: TransactionLogValue | None) -> None:
+    raw = a_log_batch(value=None if value is None else a_value(value))
+    assert quick_decode(raw, 0) is not None
+    for at in range(len(raw)):
+        for change in (1, 2, 8, 0x80, 0xFF):
+            other = bytearray(raw)
+            other[at] ^= change
+            seen = quick_decode(bytes(other), 0)
+            assert seen is None or (quick_record(seen), seen[2]) == exactly(bytes(other)), f"byte {at}"
 
 
 def changed(value: TransactionLogValue, at: int, to: bytes) -> bytes:
