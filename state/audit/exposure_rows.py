@@ -96,6 +96,8 @@ class PeriodicAudit:
         at_ms: when it asked.
         exposures: the findings; `rows` are the same in the same order.
         fitting: the incidents of the last week that fit each of them; None if the events topic could not be read.
+        unexplained: the incidents of the last week that fit none of them, as text; None if there are none, or if the
+            events topic could not be read.
         missing: what could not be checked, and what it would need.
     """
 
@@ -103,6 +105,7 @@ class PeriodicAudit:
     exposures: tuple[Exposure, ...]
     rows: tuple[AuditRow, ...]
     fitting: tuple[tuple[FittingIncident, ...], ...] | None
+    unexplained: str | None
     missing: tuple[NotAudited, ...]
 
     @property

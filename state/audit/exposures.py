@@ -193,8 +193,10 @@ def unexplained(found: Iterable[Exposure], incidents: Iterable[IncidentEvent]) -
     return [event for event in incidents if not any(fits(one, event) for one in shown)]
 
 
-def unexplained_line(events: Sequence[IncidentEvent]) -> str:
-    """The incidents that fit no finding, and why that is usual for a hang whose outcome is unknown."""
+def unexplained_line(events: Sequence[IncidentEvent]) -> str | None:
+    """The incidents that fit no finding, and why that is usual for a hang of unknown outcome; None without any."""
+    if not events:
+        return None
     ids = some([event.incident_id for event in events], EXAMPLES)
     line = f"incidents of the last week that fit no finding: {len(events)}, for example {ids}"
     unknown = [event for event in events if event.outcome_doubt is not None and event.verdict is Verdict.HANGING]

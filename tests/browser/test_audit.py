@@ -19,7 +19,9 @@ def an_exposed_world() -> PageWorld:
     world = a_busy_cluster()
     of = facts(topic("payments", replicas=[2]), brokers=[broker("4.3") for _ in range(3)], ids=None)
     of = replace(of, now_ms=now_ms() - 720_000, missing=(NotAudited("settings of broker 3", LOST),))
-    world.store.audited = an_audit(of, owners=OWNERS)
+    hang = next(event for event in world.incidents if event.verdict == "hanging")
+    elsewhere = replace(hang, incident_id="e" * 32, topic="elsewhere", pending_partitions=())
+    world.store.audited = an_audit(of, hang, elsewhere, owners=OWNERS)
     return world
 
 
@@ -30,6 +32,7 @@ def test_a_finding_and_its_incident_lead_to_each_other(browser: Any, serve: Serv
         tab.until("What exposes this cluster", "h1.big")
         assert tab.page.locator(".exposures h2 .tag").all_inner_texts() == ["CRITICAL", "WARN"]
         assert LOST in tab.page.inner_text("#main")
+        assert tab.page.get_by_text("incidents of the last week that fit no finding: 1, for example ").count() == 1
         assert (
             tab.page.locator(".exposures .command code").first.inner_text().startswith("kafka-reassign-partitions.sh")
         )
@@ -39,6 +42,7 @@ def test_a_finding_and_its_incident_lead_to_each_other(browser: Any, serve: Serv
         tab.until("It fires if: a broker has release 4.3 or 4.4", "#main")
         assert tab.page.evaluate("location.pathname") == "/audit/marker-skipped"
         assert tab.page.locator(".exposures > li").count() == 1
+        assert tab.page.get_by_text("fit no finding").count() == 0
         assert (tab.said, tab.violations()) == ([], [])
 
 

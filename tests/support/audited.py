@@ -18,7 +18,7 @@ from txnwatch.state.audit.audit_facts import (
 )
 from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import PeriodicAudit, row_of_exposure
-from txnwatch.state.audit.exposures import explained
+from txnwatch.state.audit.exposures import explained, unexplained, unexplained_line
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import NO_OWNERS, OwnerLookup
 from txnwatch.state.model.transaction import TransactionState
@@ -144,7 +144,8 @@ def an_audit(of: AuditFacts, *events: IncidentEvent, owners: OwnerLookup = NO_OW
     rows = tuple(
         row_of_exposure(one, of, admin, owners, fit) for one, fit in zip(result.exposures, fitting, strict=True)
     )
-    return PeriodicAudit(of.now_ms, result.exposures, rows, fitting, result.missing)
+    line = unexplained_line(unexplained(result.exposures, events))
+    return PeriodicAudit(of.now_ms, result.exposures, rows, fitting, line, result.missing)
 
 
 def found(of: AuditFacts) -> list[str]:

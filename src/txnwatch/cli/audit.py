@@ -191,7 +191,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
             *([LeftOut(len(muted), "findings", "--ignore")] if muted else []),
             *([LeftOut(len(minor), "findings", f"less than --min-severity {parsed.min_severity}")] if minor else []),
         ),
-        notes=(unexplained_line(left),) if left else (),
+        notes=(line,) if (line := unexplained_line(left)) is not None else (),
         also={"unexplained_incidents": [_unexplained(event) for event in left]},
         summary=f"{summary(shown, has_all=not result.missing)}; {_NOT_LOOKED_FOR}",
         found=any(one.severity.rank <= ExposureSeverity(parsed.fail_on or "critical").rank for one in shown),

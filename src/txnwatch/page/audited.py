@@ -47,6 +47,7 @@ def view(known: Knowledge, check: str) -> dict[str, Any]:
         "at_ms": found.at_ms if found is not None else None,
         "counts": _by_severity(found) if found is not None else None,
         "rows": [_row(known, found, at) for at in _worst_first(found, chosen)] if found is not None else [],
+        "unexplained": found.unexplained if found is not None and not check else None,
         "not_checked": [{"what": name(one.what, _LONGEST), "why": name(one.why, _LONGEST)} for one in found.missing]
         if found is not None
         else _elsewhere(known),
@@ -128,6 +129,8 @@ def lines_of(known: Knowledge, check: str) -> list[str]:
     for at in _worst_first(found, chosen):
         lines += ["", *map(printable, _shown(known, found.rows[at]).lines())]
         lines += _incident_lines(_incidents(known, found, at))
+    if found.unexplained is not None and not check:
+        lines += ["", found.unexplained]
     if found.missing:
         lines += ["", "not checked"]
         lines += [f"  {name(one.what, _LONGEST)}: {name(one.why, _LONGEST)}" for one in found.missing]

@@ -14,7 +14,7 @@ from txnwatch.state.audit.audit_facts import NotAudited
 from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import PeriodicAudit, row_of_exposure, summary
-from txnwatch.state.audit.exposures import explained, of_the_week
+from txnwatch.state.audit.exposures import explained, of_the_week, unexplained, unexplained_line
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import OwnerLookup
@@ -89,15 +89,16 @@ class HourlyAudit:
             events = (one for one in self._events() if isinstance(one, IncidentEvent))
             incidents = of_the_week(events, facts.now_ms)
             fitting = tuple(explained(one, incidents) for one in result.exposures)
+            left = unexplained_line(unexplained(result.exposures, incidents))
         except TxnwatchError as exc:
-            fitting = None
+            fitting = left = None
             missing.append(NotAudited("incidents of the last week", str(exc)))
         owners = self._owners()
         rows = tuple(
             row_of_exposure(one, facts, self._admin, owners, fitting[at] if fitting is not None else None)
             for at, one in enumerate(result.exposures)
         )
-        self._take(PeriodicAudit(facts.now_ms, result.exposures, rows, fitting, tuple(missing)))
+        self._take(PeriodicAudit(facts.now_ms, result.exposures, rows, fitting, left, tuple(missing)))
         found = summary(result.exposures, has_all=False)
         if self._said.is_new("findings", found):
             self._log.info(f"audit: {found}; `txnwatch audit` shows what exposes this cluster to hangs")

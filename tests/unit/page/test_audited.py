@@ -71,6 +71,19 @@ def test_the_view_has_evidence_remedies_owners_and_what_was_not_checked() -> Non
         assert one["check"]["fires"] == next(check.fires for check in CHECKS if check.name == "replication")
 
 
+def test_incidents_that_fit_no_finding_are_counted_in_the_words_of_the_command() -> None:
+    event = hang_of(a_busy_cluster())
+    other = replace(event, incident_id="e" * 32, topic="clickstream", pending_partitions=())
+    line = f"incidents of the last week that fit no finding: 1, for example {'e' * 32}"
+    with an_exposed_world(event, other).served() as url:
+        assert get(url, "/api/v1/audit").json["answer"]["unexplained"] == line
+        assert f"\n{line}\n" in get(url, "/audit").text
+        assert get(url, "/api/v1/audit?check=replication").json["answer"]["unexplained"] is None
+        assert line not in get(url, "/audit/replication").text
+    with an_exposed_world(event).served() as url:
+        assert get(url, "/api/v1/audit").json["answer"]["unexplained"] is None
+
+
 def test_the_owners_of_exposed_topics_are_named() -> None:
     world = a_busy_cluster()
     of = facts(topic("clickstream", replicas=[2]), brokers=[broker("3.9") for _ in range(3)], ids=None)

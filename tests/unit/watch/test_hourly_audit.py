@@ -79,10 +79,12 @@ def test_the_rows_have_owners_commands_and_the_incidents_of_the_week(monkeypatch
     old = replace(fitting, incident_id="0" * 32, time_ms=NOW_MS - 8 * 86_400_000)
     taken = list[PeriodicAudit]()
     answers(monkeypatch, ONE)
-    an_hourly_audit(_Lines(), taken, lambda: [old, "a heartbeat", fitting]).look()
+    other = replace(fitting, incident_id="f" * 32, pending_partitions=("elsewhere-0",))
+    an_hourly_audit(_Lines(), taken, lambda: [old, "a heartbeat", fitting, other]).look()
     (row,) = taken[0].rows
     assert (row.incidents, row.incident_ids, row.owners) == (1, (fitting.incident_id,), ("pay (#pay)",))
     assert (row.remedies[0]["command"] or "").startswith("kafka-reassign-partitions.sh --bootstrap-server b:1 ")
+    assert taken[0].unexplained == f"incidents of the last week that fit no finding: 1, for example {other.incident_id}"
 
 
 def test_what_is_not_repeated_or_cannot_be_read_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,4 +99,4 @@ def test_what_is_not_repeated_or_cannot_be_read_is_not_checked(monkeypatch: pyte
     assert of_incidents == NotAudited("incidents of the last week", "the right READ is missing")
     assert "times-out" in of_log.what
     assert "replication" not in of_log.what
-    assert (taken[0].fitting, taken[0].rows[0].incidents) == (None, None)
+    assert (taken[0].fitting, taken[0].unexplained, taken[0].rows[0].incidents) == (None, None, None)

@@ -118,7 +118,8 @@ export function audit(found, page) {
   const none = found.at_ms === null ? "This process has not audited the cluster: a watch does it a minute after it is ready, and then once an hour." : "Nothing was found in what is checked here.";
   return [html`<section class="card" aria-labelledby="h-audit"><header><h1 class="big" id="h-audit">${found.check ? found.check.name : "What exposes this cluster"}</h1><span class="muted small">${found.at_ms === null ? nothing : html`${found.check ? html`<a href=${`${BASE}/audit`}>${exposures(found.counts)}</a>` : exposures(found.counts)}, ${audited(found, page)}`}</span></header>
     ${found.check ? html`<div class="body"><p class="muted">It fires if: ${found.check.fires}</p></div>` : nothing}
-    ${found.rows.length ? html`<ol class="exposures">${found.rows.map((row) => exposure(row, page))}</ol>` : html`<div class="body"><p>${none}</p></div>`}</section>`,
+    ${found.rows.length ? html`<ol class="exposures">${found.rows.map((row) => exposure(row, page))}</ol>` : html`<div class="body"><p>${none}</p></div>`}
+    ${found.unexplained ? html`<div class="body"><p>${found.unexplained}</p></div>` : nothing}</section>`,
   html`<section class="card"><header><h2>Not checked</h2></header><div class="body"><dl class="facts">${found.not_checked.map((one) => html`<dt>${foreign(one.what)}</dt><dd>${foreign(one.why)}</dd>`)}</dl><p>This command makes all checks, and only reads.</p>${command(found.command, page)}</div></section>`];
 }
 
