@@ -91,7 +91,8 @@ class HourlyAudit:
             fitting = tuple(explained(one, incidents) for one in result.exposures)
             left = unexplained_line(unexplained(result.exposures, incidents))
         except TxnwatchError as exc:
-            fitting = left = None
+            fitting = None
+            left = None
             missing.append(NotAudited("incidents of the last week", str(exc)))
         owners = self._owners()
         rows = tuple(
