@@ -13,7 +13,6 @@ from support.transaction_log import a_key, a_value
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.transaction_fold import logged_records, quick_record
-from txnwatch.streaming.wire import internal_topics
 from txnwatch.streaming.wire.internal_topics import NO_VALUE, TransactionLogValue, quick_decode, quick_value
 from txnwatch.streaming.wire.record_batch import walk
 
@@ -77,14 +76,13 @@ def test_batches_of_equal_lengths_and_other_layouts_are_decoded() -> None:
             assert quick_value(seen) == value
 
 
-def test_a_limited_number_of_layouts_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(internal_topics, "_layouts", {})
-    monkeypatch.setattr(internal_topics, "_MOST_LAYOUTS", 3)
-    for size in range(1, 20):
-        seen = quick_decode(a_log_batch(a_key("x" * size)), 0)
-        assert seen is not None
-        assert seen[4] == b"x" * size
-        assert len(internal_topics._layouts) <= 3
+def test_more_layouts_than_are_kept_are_all_decoded() -> None:
+    values = [replace(V1, partitions=(("t", tuple(range(count))),)) for count in range(1, 7)]
+    for size in range(100, 900):
+        for value in values:
+            seen = quick_decode(a_log_batch(a_key("x" * size), a_value(value)), 0)
+            assert seen is not None
+            assert (seen[4], quick_value(seen)) == (b"x" * size, value)
 
 
 def exactly(raw: bytes) -> tuple[object, ...] | None:
