@@ -246,19 +246,21 @@ class Oracle:
             self.problems.extend(self._untold(name))
 
     def _untold(self, name: SpanId) -> Iterator[str]:
-        """The fresh read confirms a hang of an id whose present part of the log has a leader, whichever other has none.
+        """The fresh read confirms a hang of an id whose part of the log has a leader, whichever other part has none.
 
         It needs that each part of the log was read to an end once, and that nobody else has the producer id. A log that
-        was re-created counts as read only once all its parts are read at one barrier.
+        was re-created counts as read only once all its parts are read at one barrier. An id that has moved needs two
+        leaders: of the part with its record, and of the part of its present coordinator.
         """
         world, candidate, at = self.world, self.candidates[name], self.world.data.get(name.partition)
         is_first_log = world.is_whole or world.log_number == 1
         is_read = world.read_whole_to.keys() == set(range(len(world.logs))) and is_first_log and not world.is_log_hidden
         view, moved = candidate.view, world.coordinators.moved
-        log = world.logs[moved.get(view.transactional_id, view.log_partition)] if view is not None else None
+        places = {view.log_partition, moved.get(view.transactional_id, view.log_partition)} if view is not None else ()
         is_readable = at is not None and at.is_listable and name.partition.topic not in world.hidden
         is_real = any(real in world.hanging for real in self._same(name)) and name.producer_id not in world.shared
-        if log is None or not log.is_listable or not (is_read and is_readable and is_real):
+        is_led = bool(places) and all(world.logs[place].is_listable for place in places)
+        if not (is_led and is_read and is_readable and is_real):
             return
         ((_, found),) = run_reads(confirm_spans([candidate]), self._admin())  # type: ignore[arg-type]
         world.seen["told" if world.is_whole else TOLD_WITHOUT] += 1
