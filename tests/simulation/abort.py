@@ -204,9 +204,14 @@ class Actors:
             self.ended[event.incident_id] = event.resolution.how
         if not event.is_open:
             self.ends[event.incident_id] = event.sequence
-        if event.outcome_by in {None, name}:  # that of another one may be forged while nobody speaks
-            self._outcome(event)
+        found = self.ledger_of(name).ledger.book.outcome_of(event).outcome
+        if event.outcome_by in {None, name} and (self.forger is None or found == event.expected_outcome):
+            self._outcome(event)  # that of another process may be forged while nobody speaks
         self._verified(event)
+
+    def ledger_of(self, _: str) -> RunningLedger:
+        """The ledger of a watcher's process."""
+        return self.ledger
 
     def _verified(self, event: IncidentEvent) -> None:
         log = self.world.data.get(partition_of(event)) if event.topic is not None else None

@@ -18,6 +18,7 @@ forges events, only the watcher that speaks counts.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -31,13 +32,14 @@ from simulation.world import Setting, World
 from support.fake_lease import FakeLease
 from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.sinks.abort.run_abort import RunningAbort
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import NO_TIME, DurationMs
 from txnwatch.state.model.verdicts import Verdict
 
 _PAUSE_MS = 4_000
-_AT_REST = 40
+_AT_REST, _STILL, _LAST = 40, 20, 6
 _ANSWERS = 20
 NAMES = ("first", "second")
 
@@ -72,6 +74,7 @@ class TwoWatchers(Actors):
         self.rng = random.Random(seed)
         self.speakers, self.next_speakers, self.until = {"first"}, {"first"}, 0
         self.two_at = -_ANSWERS
+        self.still_from = sys.maxsize  # one watcher speaks in the last batches, so that its state is on the topic
         self.writers: dict[tuple[str, int], str] = {}
         self.left: dict[str, list[Finding]] = {"first": [], "second": []}
         self.knows_no_epoch = bool(seed % 2)
@@ -89,6 +92,10 @@ class TwoWatchers(Actors):
         self.aborts[name] = RunningAbort("on", EAGER, 0, ledger, lease, name, self.clock_of(name))
         if name == "first":
             self.ledger = ledger
+
+    def ledger_of(self, name: str) -> RunningLedger:
+        """See Actors."""
+        return self.aborts[name].ledger
 
     def clock_of(self, name: str) -> Callable[[], int]:
         """The clock of a watcher's machine."""
@@ -109,7 +116,8 @@ class TwoWatchers(Actors):
             left += [found for one in emitted if (found := self.seen_by(name, one)) is not None]
         if self.forger is not None:
             self.forger.write()
-        self._move_lease()
+        if self.calls <= self.still_from or len(self.speakers) != 1:
+            self._move_lease()
         self.two_at = self.calls if len(self.speakers) > 1 else self.two_at
         for name in self.rng.sample(NAMES, 2)[self.rng.random() < 0.2 :]:
             abort, self.left[name], found = self.aborts[name], [], self.left[name]
@@ -158,8 +166,9 @@ class TwoWatchers(Actors):
             self.forger.is_over = True
         for abort in self.aborts.values():
             abort.abort.mode = "off"
+        self.still_from = self.calls + _STILL
         for number in range(_AT_REST):
-            if number == _AT_REST // 2:
+            if number in {_STILL, _AT_REST - _LAST}:
                 self.elapsed_ms += 2 * 3_600_000  # every pause between two answers is over
             problems += self.batch([])
         last = self.log.left
