@@ -93,7 +93,7 @@ def _rest(reader: WorldReader, oracle: Oracle) -> None:
 
     unread: list[set[TopicPartition]] = []
     for _ in range(_STILL_BATCHES):
-        world.wait(_LONG_MS)
+        world.wait(_OVER_AN_HOUR_MS)  # see _settle
         reader.batch(check)
         unread.append(set(reader.gaps))
     if last is not None:
