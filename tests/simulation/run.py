@@ -18,8 +18,9 @@ from txnwatch.state.model.values import TopicPartition, is_data
 
 USUAL = Setting()
 _BATCHES_OF_A_PROOF = 3  # once what was unread is read
-_MOST_SETTLING_BATCHES, _STILL_BATCHES, _LAST_BATCHES = 200, 8, 10
-_LONG_MS, _OVER_AN_HOUR_MS = 61_000, 3_700_000
+_MOST_SETTLING_BATCHES, _LAST_BATCHES = 200, 10
+_LONG_MS, _OVER_AN_HOUR_MS = 61_000, 3_700_000  # the coordinators are asked about two-phase transactions hourly
+_STILL_PAUSES_MS = (*(_LONG_MS,) * 8, *(_OVER_AN_HOUR_MS,) * 2)
 
 
 @dataclass
@@ -92,8 +93,8 @@ def _rest(reader: WorldReader, oracle: Oracle) -> None:
         oracle.check(result)
 
     unread: list[set[TopicPartition]] = []
-    for _ in range(_STILL_BATCHES):
-        world.wait(_OVER_AN_HOUR_MS)  # see _settle
+    for pause_ms in _STILL_PAUSES_MS:
+        world.wait(pause_ms)
         reader.batch(check)
         unread.append(set(reader.gaps))
     if last is not None:
@@ -143,7 +144,7 @@ def _settle(reader: WorldReader, oracle: Oracle) -> None:
         if oracle.problems or not reader.gaps:
             break
     for _ in range(_LAST_BATCHES):
-        reader.world.wait(_OVER_AN_HOUR_MS)  # the coordinators are asked about two-phase transactions hourly
+        reader.world.wait(_OVER_AN_HOUR_MS)
         reader.batch(oracle.check)
 
 
