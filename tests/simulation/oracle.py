@@ -66,6 +66,7 @@ class Oracle:
         candidates: the last candidate of each reported span.
         undecided: hangs that were asked about while a part of the log was away, where a second owner could be.
         undescribed: partitions that a census has failed to describe, and none has described since.
+        hanging: what hung when the last batch had emitted its findings; an abort after it is not read any more.
     """
 
     world: World
@@ -73,6 +74,7 @@ class Oracle:
     found: set[SpanId] = field(default_factory=set)
     undecided: set[SpanId] = field(default_factory=set)
     undescribed: set[TopicPartition] = field(default_factory=set)
+    hanging: frozenset[SpanId] = frozenset()
     candidates: dict[SpanId, SpanCandidate] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     time: TimeOracle = field(init=False)
@@ -106,6 +108,7 @@ class Oracle:
             self.reported, self.found, self.time.reported = before, found, reported
         else:
             self._take_census(result)
+        self.hanging = frozenset(self.world.hanging)
 
     def _about_transaction(self, emitted: TransactionCandidate | TransactionMoved, barrier: Barrier) -> Iterator[str]:
         if isinstance(emitted, TransactionMoved):
@@ -306,8 +309,7 @@ class Oracle:
     def close(self, outstanding: Mapping[TopicPartition, int]) -> list[str]:
         """After the last batch: missed hangs, candidates whose end was not reported, and gaps that never closed."""
         self.problems.extend(f"GAP: the gap of {gap} never closed" for gap in outstanding)
-        truth = set(self.world.hanging)
-        found = set(self.found)
+        truth, found = self.hanging, set(self.found)
         for name in self.reported.values():
             match = [real for real in self._same(name) if real in truth]
             found.update(match)
