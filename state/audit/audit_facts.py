@@ -125,6 +125,7 @@ class LoggedState(ModelValue, frozen=True):
     client_version: int | None  # of transaction.version; None if the record is too old to have it
 
 
+CLEANER: Final = "log.cleaner.enable"
 PREPARED: Final = frozenset({TransactionState.PREPARE_ABORT, TransactionState.PREPARE_COMMIT})
 
 

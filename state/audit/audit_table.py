@@ -24,6 +24,7 @@ _CRITICAL, _WARN, _INFO = ExposureSeverity
 _TOPIC_SETTINGS = "DescribeConfigs on the topics"
 _CLUSTER_SETTINGS = "DescribeConfigs on the cluster"
 _ALTER = ("kafka-configs.sh", "--alter")
+_BROKERS_BACK: Final = RemedyLine("a broker is away", "bring the brokers back that have the partition")
 _MORE_REPLICAS = RemedyLine(
     "fewer than 3 replicas",
     "raise the replication factor of these topics to 3",
@@ -65,6 +66,7 @@ CHECKS: Final = (
         "is away with the partition",
         "one replica, but no transactional data; or another release",
         {
+            "broker": _BROKERS_BACK,
             "replicas": _MORE_REPLICAS,
             "upgrade": RemedyLine(
                 "4.3 and 4.4", "no release has the fix yet; of 4.x, release 4.2 does not have this bug"
@@ -95,7 +97,7 @@ CHECKS: Final = (
             ),
             "broker": RemedyLine(
                 "3.6 and later, a broker has a value of its own",
-                "verify writes on this broker",
+                "also verify writes on this broker, because it has a value of its own",
                 (
                     *(*_ALTER, "--entity-type", "brokers", "--entity-name", "{broker}"),
                     *("--add-config", "transaction.partition.verification.enable=true"),
@@ -230,7 +232,7 @@ CHECKS: Final = (
                 "set min.insync.replicas to 2",
                 _set("__transaction_state", "min.insync.replicas=2"),
             ),
-            "broker": RemedyLine("a broker is away", "bring the brokers back that have the partition"),
+            "broker": _BROKERS_BACK,
             "racks": RemedyLine("one rack", "reassign the partition to brokers of several racks"),
         },
         _TOPIC_SETTINGS,
@@ -328,7 +330,7 @@ CHECKS: Final = (
                 "lower min.insync.replicas to allow one replica to be away",
                 _set("{topic}", "min.insync.replicas={value}"),
             ),
-            "broker": RemedyLine("a broker is away", "bring the brokers back that have the partition"),
+            "broker": _BROKERS_BACK,
             "racks": RemedyLine("one rack", "reassign the partitions to brokers of several racks"),
         },
         _TOPIC_SETTINGS,
@@ -346,7 +348,7 @@ CHECKS: Final = (
         {
             "retention": RemedyLine(
                 "below an hour",
-                "longer than the longest outage that you allow",
+                "raise delete.retention.ms above the longest outage that you allow",
                 _set("{topic}", "delete.retention.ms=86400000"),
             ),
             "back": RemedyLine(
@@ -367,7 +369,9 @@ CHECKS: Final = (
         "watermark, not to the last stable offset, so data can be gone before anybody may read it",
         "a retention as long as the longest timeout; compact only; ids that wrote elsewhere",
         {
-            "longer": RemedyLine("all", "a longer retention", _set("{topic}", "retention.ms={value}")),
+            "longer": RemedyLine(
+                "all", "raise retention.ms above the longest timeout", _set("{topic}", "retention.ms={value}")
+            ),
             "shorter": RemedyLine("all", "or a shorter transaction.timeout.ms of the application"),
         },
         _TOPIC_SETTINGS,

@@ -6,22 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
-from txnwatch.state.audit.audit_facts import AuditedId, AuditFacts, NotAudited
+from txnwatch.state.audit.audit_facts import CLEANER, AuditedId, AuditFacts, NotAudited
 from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, more_replicas, nodes, remedy
 from txnwatch.state.audit.id_checks import client_version
-from txnwatch.state.audit.releases import TRANSACTION_VERSION, Release
+from txnwatch.state.audit.releases import SKIPS_MARKERS, TRANSACTION_VERSION, Release
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, BrokerId, DurationMs, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, BrokerId, DurationMs
 from txnwatch.state.text import counted
 
 VERIFICATION: Final = "transaction.partition.verification.enable"
 MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
-CLEANER: Final = "log.cleaner.enable"
 BROKER_SETTINGS: Final = (VERIFICATION, MAX_TIMEOUT, PROTOCOLS, CLEANER)
 _WEEK_MS: Final = DurationMs(7 * 86_400_000)
 _HOUR_MS: Final = 3_600_000
-_SKIPS_MARKERS: Final = (Release(4, 3), Release(4, 4))
 _CRITICAL, _WARN, _INFO = ExposureSeverity
 
 
@@ -54,16 +52,17 @@ def releases_unknown(facts: AuditFacts) -> Iterator[NotAudited]:
 
 def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
     """KAFKA-20734."""
-    affected = facts.brokers_of(*_SKIPS_MARKERS)
+    affected = facts.brokers_of(*SKIPS_MARKERS)
     if not affected:
         return
-    weak = [
-        topic.place(number)
+    used = {
+        topic.place(number): of
         for topic in facts.transactional_topics
         for number in sorted(topic.transactional)
         if (of := topic.partitions.get(number)) is not None
-        and (of.leader is None or len(of.replicas) == 1 or len(of.in_sync) <= 1)
-    ]
+    }
+    now = [place for place, of in used.items() if of.leader is None]
+    weak = now or [place for place, of in used.items() if len(of.replicas) == 1 or len(of.in_sync) <= 1]
     if not weak:
         finding = f"{nodes(affected)}: a partition without a leader gets no marker; no partition is near that now"
         yield exposure(
@@ -77,15 +76,17 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
             key="version",
         )
         return
-    one = [place for place in weak if len(_replicas(facts, place)) == 1]
+    one = [place for place in weak if len(used[place].replicas) == 1]
     remedies = [more_replicas("marker-skipped", facts, one)] if one else []
-    evidence = SeenValue("Metadata", f"replicas of {weak[0]}", str(list(_replicas(facts, weak[0]))))
+    if now:
+        remedies.insert(0, remedy("marker-skipped", "broker"))
+    evidence = SeenValue("Metadata", f"replicas of {weak[0]}", str(list(used[weak[0]].replicas)))
     yield exposure(
         "marker-skipped",
         _INFO if facts.is_single else _CRITICAL,
-        f"{nodes(affected)}: if one broker is away, "
+        f"{nodes(affected)}: {'' if now else 'if one broker is away, '}"
         f"{counted(len(weak), 'partition with transactional data has', 'partitions with transactional data have')} no "
-        "leader, and a transaction that ends then hangs there",
+        f"leader{' now' if now else ''}, and a transaction that ends then hangs there",
         Basis.BY_VERSION,
         weak,
         [*_of_release(facts, affected), evidence],
@@ -93,10 +94,6 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
         topics=frozenset(place.topic for place in weak),
         key="replicas",
     )
-
-
-def _replicas(facts: AuditFacts, place: TopicPartition) -> tuple[BrokerId, ...]:
-    return facts.topics[place.topic].partitions[place.partition].replicas
 
 
 def _old_clients(facts: AuditFacts) -> list[AuditedId] | None:
@@ -327,8 +324,8 @@ def coordinator_log_large(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "coordinator-log-large",
             _WARN,
-            f"{nodes(off)}: no log is ever compacted: each new coordinator reads more, and nothing of its ids ends "
-            "meanwhile",
+            f"{nodes(off)}: no log is ever compacted: each new coordinator reads more, and until it has read all, "
+            "no transaction of its ids ends",
             Basis.BY_SETTING,
             off,
             [SeenValue("DescribeConfigs", f"{CLEANER} of {nodes(off)}", "false")],

@@ -32,6 +32,8 @@ class Release(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
+SKIPS_MARKERS: Final = (Release(4, 3), Release(4, 4))  # KAFKA-20734
+
 _KEYS: Final = (
     *(PRODUCE, FETCH, LIST_OFFSETS, ADD_PARTITIONS, END_TXN, WRITE_MARKERS, DESCRIBE_LOG_DIRS, LIST_TRANSACTIONS),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
-from txnwatch.state.audit.audit_facts import AuditedTopic, AuditFacts, NotAudited
+from txnwatch.state.audit.audit_facts import CLEANER, AuditedTopic, AuditFacts, NotAudited
 from txnwatch.state.audit.exposures import (
     EXAMPLES,
     REPLICAS,
@@ -18,7 +18,7 @@ from txnwatch.state.audit.exposures import (
     more_replicas,
     remedy,
 )
-from txnwatch.state.audit.releases import Release
+from txnwatch.state.audit.releases import SKIPS_MARKERS, Release
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from txnwatch.state.text import counted, quoted, some
 
@@ -248,7 +248,7 @@ def unclean_unseen(facts: AuditFacts) -> Iterator[NotAudited]:
     if by_file:
         yield NotAudited(
             f"{UNCLEAN} of {some(by_file, _NAMED)}",
-            "the file of a broker sets it to true; the files of the controllers decide, and no request of a broker "
+            "a broker sets it to true, for itself; the settings of the controllers decide, and no request of a broker "
             "shows them: ask `kafka-configs.sh --bootstrap-controller`, or set it to false on the topics",
         )
 
@@ -263,12 +263,13 @@ def replication(facts: AuditFacts) -> Iterator[Exposure]:
         if len(topic.partitions[number].replicas) == 1
     ]
     if single:
-        place = single[0]
+        place, skips = single[0], bool(facts.brokers_of(*SKIPS_MARKERS))
         replicas = list(facts.topics[place.topic].partitions[place.partition].replicas)
         yield exposure(
             "replication",
             _INFO if facts.is_single else _WARN,
-            f"{_have(len(single), _WITH_DATA)} one replica: while its broker is away, no transaction there can end",
+            f"{_have(len(single), _WITH_DATA)} one replica: while its broker is away, "
+            + ("the transactions that end get no marker there" if skips else "no transaction there can end"),
             Basis.BY_SETTING,
             single,
             [SeenValue("Metadata", f"replicas of {place}", str(replicas))],
@@ -345,6 +346,8 @@ def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
         for topic in facts.transactional_topics
         if "compact" in (topic.value(CLEANUP) or "") and _fewest(topic) > 1 and topic.number(DELETE_RETENTION)
     ]
+    if all(one.settings.get(CLEANER) == "false" for one in facts.brokers.values()):
+        return  # nothing is compacted
     short = [topic for topic in copied if (topic.number(DELETE_RETENTION) or _HOUR_MS) < _HOUR_MS]
     if short:
         names = [topic.name for topic in short]
@@ -362,8 +365,7 @@ def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
         )
     away = [
         topic.place(number)
-        for topic in copied
-        if topic not in short
+        for topic in sorted(copied, key=lambda one: one.number(DELETE_RETENTION) or 0)
         for number in _numbers(topic)
         if len(topic.partitions[number].in_sync) < len(topic.partitions[number].replicas)
     ]
@@ -372,8 +374,8 @@ def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
         yield exposure(
             "compaction-race",
             _WARN,
-            f"{_have(len(away), ' of compacted topics')} a replica that is out of sync: it must be back within "
-            f"{topic.value(DELETE_RETENTION)} ms",
+            f"{_have(len(away), ' of compacted topics')} a replica that is out of sync now: that of {away[0]} must be "
+            f"back within {topic.value(DELETE_RETENTION)} ms",
             Basis.PROVEN,
             away,
             [_in_sync(topic, away[0])],
