@@ -62,7 +62,10 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
         if (of := topic.partitions.get(number)) is not None
     }
     now = [place for place, of in used.items() if of.leader is None]
-    weak = now or [place for place, of in used.items() if len(of.replicas) == 1 or len(of.in_sync) <= 1]
+    near = [
+        place for place, of in used.items() if of.leader is not None and (len(of.replicas) == 1 or len(of.in_sync) <= 1)
+    ]
+    weak = [*now, *near]
     if not weak:
         finding = f"{nodes(affected)}: a partition without a leader gets no marker; no partition is near that now"
         yield exposure(
@@ -84,9 +87,7 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
     yield exposure(
         "marker-skipped",
         _INFO if facts.is_single else _CRITICAL,
-        f"{nodes(affected)}: {'' if now else 'if one broker is away, '}"
-        f"{counted(len(weak), 'partition with transactional data has', 'partitions with transactional data have')} no "
-        f"leader{' now' if now else ''}, and a transaction that ends then hangs there",
+        f"{nodes(affected)}: {_without_leader(len(now), len(near))}: a transaction that ends then hangs there",
         Basis.BY_VERSION,
         weak,
         [*_of_release(facts, affected), evidence],
@@ -94,6 +95,13 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
         topics=frozenset(place.topic for place in weak),
         key="replicas",
     )
+
+
+def _without_leader(now: int, near: int) -> str:
+    have = counted(now or near, "partition with transactional data has", "partitions with transactional data have")
+    if not now:
+        return f"if one broker is away, {have} no leader"
+    return f"{have} no leader now" + (f", and {near} more if one broker is away" if near else "")
 
 
 def _old_clients(facts: AuditFacts) -> list[AuditedId] | None:

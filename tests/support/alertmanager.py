@@ -25,6 +25,15 @@ def tool(name: str) -> str:
     return found if found is not None else skip_or_fail(reason, variable="TXNWATCH_TEST_ALERTMANAGER")
 
 
+def is_ready(url: str) -> bool:
+    """Whether an Alertmanager or a Prometheus answers."""
+    try:
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=5.0):
+            return True
+    except OSError:
+        return False
+
+
 class RunningAlertmanager:
     """One Alertmanager on a port of this machine, without peers.
 
@@ -53,14 +62,7 @@ class RunningAlertmanager:
         ]
         with (self._directory / "alertmanager.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._directory)
-        eventually(self._answers, _START_S, "Alertmanager to answer")
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5.0):
-                return True
-        except OSError:
-            return False
+        eventually(lambda: is_ready(self.url), _START_S, "Alertmanager to answer")
 
     def stop(self) -> None:
         """Ends it."""

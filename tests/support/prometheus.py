@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from support.alertmanager import tool
+from support.alertmanager import is_ready, tool
 from support.waiting import eventually
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
@@ -45,7 +45,7 @@ class RunningPrometheus:
         ]
         with (directory / "prometheus.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory)
-        eventually(self._answers, _START_S, "Prometheus to answer")
+        eventually(lambda: is_ready(self._url), _START_S, "Prometheus to answer")
 
     def reload(self, scrape_configs: list[dict[str, Any]]) -> None:
         """Gives it other targets while it runs."""
@@ -67,13 +67,6 @@ class RunningPrometheus:
         if self._process is not None:
             self._process.kill()
             self._process.wait(10.0)
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self._url}/-/ready", timeout=5.0):
-                return True
-        except OSError:
-            return False
 
     def query(self, expr: str) -> list[tuple[dict[str, str], float]]:
         """The labels and the value of each series that an expression has now."""

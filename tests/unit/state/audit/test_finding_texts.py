@@ -27,8 +27,8 @@ def test_what_one_replica_means_agrees_with_what_the_coordinators_do(release: st
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"replicas": [2]}, "if one broker is away, 1 partition with transactional data has no leader, and"),
-        ({"leader": None}, "1 partition with transactional data has no leader now, and"),
+        ({"replicas": [2]}, "if one broker is away, 1 partition with transactional data has no leader: a transaction"),
+        ({"leader": None}, "1 partition with transactional data has no leader now: a transaction"),
     ],
 )
 def test_a_leader_that_is_missing_now_is_said_to_be_so(given: dict[str, object], expected: str) -> None:
@@ -37,6 +37,14 @@ def test_a_leader_that_is_missing_now_is_said_to_be_so(given: dict[str, object],
     assert expected in row.finding
     has_step = any(one.text == "bring the brokers back that have the partition" for one in row.remedies)
     assert has_step is ("leader" in given)
+
+
+def test_a_leader_that_is_missing_now_hides_no_partition_that_is_near_it() -> None:
+    gone, near = topic("gone", leader=None), topic("near", replicas=[2])
+    of = facts(near, gone, brokers=[broker("4.4") for _ in range(3)])
+    (row,) = [one for one in audit(of).exposures if one.check.name == "marker-skipped"]
+    assert "has no leader now, and 1 more if one broker is away: a transaction" in row.finding
+    assert list(row.examples) == ["gone-0", "near-0"]
 
 
 def test_of_the_replicas_that_are_away_that_with_the_least_time_is_named() -> None:
