@@ -28,6 +28,11 @@ and the known interval do not overlap, the new one counts, and earlier stamps ar
 waited long for its replicas looks the same; then an age is lower than it could be.) An interval whose lower bound is
 above its upper bound is ignored.
 
+A leader that may lose its tail and keep its epoch (decision 0049) can append a record after the listing, at an offset
+below the listed end. The stamp of such a record gives a lower bound that is too high. So the bounds that such a leader
+shows are held until the next listing, and count if that listing has the same connection. An upper bound is right in any
+case. If it shows that the clock was set back, the known bounds are dropped at once.
+
 An Ongoing transaction allows one more true statement. Its coordinator compares the start with the coordinator's own
 clock, whoever stamped the start. So once `now + lowest - start` is above the timeout, the coordinator itself sees the
 transaction as expired. But it has had no more time to act on it than it has led the partition. That time, too, is a
@@ -139,16 +144,21 @@ def learned(known: Clock | None, listed: Clock) -> Clock:
 
 
 class Clocks(Struct, array_like=True):
-    """The brokers' clocks, and the leader of each partition of the coordinators' log."""
+    """The brokers' clocks, and the leader of each partition of the coordinators' log.
+
+    `held` has the bounds of leaders that may have restarted since the listing.
+    """
 
     brokers: dict[BrokerId, Clock] = field(default_factory=dict)
     reigns: dict[TopicPartition, Leadership] = field(default_factory=dict)
+    held: dict[BrokerId, Clock] = field(default_factory=dict)
 
     def take(self, barrier: Barrier) -> set[TopicPartition]:
         """Adds the data of a barrier; returns the log partitions with a new reign."""
         for log in barrier.stale_coordinator - barrier.leaders.keys():
             if log in self.reigns and self.reigns[log].leader.connection:
-                del self.reigns[log]  # without an answer, nothing shows that the leader has not restarted
+                # Without an answer, nothing shows that the leader has not restarted.
+                self.held.pop(self.reigns.pop(log).broker, None)
         risen = {
             log: Leadership(leader, barrier.coordinator_listed_ms, barrier.number)
             for log, leader in barrier.leaders.items()
@@ -159,12 +169,30 @@ class Clocks(Struct, array_like=True):
             self._keep_set_times(dropped)
         self.reigns.update(risen)
         kept = {reign.broker for reign in self.reigns.values()} - dropped
-        clocks = {broker: clock for broker, clock in self.brokers.items() if broker in kept}
+        self.brokers = {broker: clock for broker, clock in self.brokers.items() if broker in kept}
+        for broker in self.held.keys() & kept:
+            self.brokers[broker] = learned(self.brokers.get(broker), self.held[broker])
+        self.held = {}
+        may_keep_its_epoch = {leader.broker for leader in barrier.leaders.values() if leader.connection}
         for broker, clock in barrier.clocks.items():
-            if clock.is_possible:
-                clocks[broker] = learned(clocks.get(broker), clock)
-        self.brokers = clocks
+            if not clock.is_possible:
+                continue
+            known = self.brokers.get(broker)
+            now = learned(known, clock)
+            if broker not in may_keep_its_epoch:
+                self.brokers[broker] = now
+            elif now is not known:
+                self._hold(broker, clock)
         return set(risen)
+
+    def _hold(self, broker: BrokerId, clock: Clock) -> None:
+        """Keeps bounds for the next listing. Known bounds that the upper bound contradicts are dropped."""
+        self.held[broker] = clock
+        known = self.brokers.get(broker)
+        if known is not None and clock.highest_ms is not None and clock.highest_ms < known.now(clock.at_ms).lowest_ms:
+            del self.brokers[broker]
+            for log in self.led_by({broker}):
+                self.reigns[log] = self.reigns[log]._replace(set_ms=clock.at_ms)
 
     def _keep_set_times(self, dropped: Container[BrokerId]) -> None:
         """Keeps the time at which a clock was set, although its bounds are dropped: earlier stamps do not count."""

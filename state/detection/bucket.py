@@ -387,7 +387,8 @@ def _figures(run: BucketBatch) -> Iterable[Finding]:
 
 def _due_ms(bucket: BucketState) -> TimestampMs:
     """When there is something to evaluate again, even if no fact arrives."""
-    if any(reading.lacks or reading.standing is not None for reading in bucket.readings.values()):
+    is_incomplete = any(reading.lacks or reading.standing is not None for reading in bucket.readings.values())
+    if is_incomplete or bucket.clocks.held:
         return AT_ONCE
     return bucket.agenda.next_ms(NEVER_MS)
 
@@ -528,4 +529,5 @@ def _moved_clocks(clocks: Clocks, by_ms: DurationMs) -> Clocks:
     return Clocks(
         {broker: clock.with_ours_set(by_ms) for broker, clock in clocks.brokers.items()},
         {log: reign.with_ours_set(by_ms) for log, reign in clocks.reigns.items()},
+        {broker: clock.with_ours_set(by_ms) for broker, clock in clocks.held.items()},
     )

@@ -45,6 +45,7 @@ class View:
         self.metadata: Metadata | None = None
         self.refreshed = self.reconnects = 0
         self.is_still = False
+        self._answered_on: dict[int, str] = {}
         self._rng = rng
         self._rng_of_rechecks = random.Random(repr(rng.getstate()[1][:4]))  # the other draws stay the same
 
@@ -102,8 +103,10 @@ class View:
         if not self.world.keeps_epochs:
             return ""
         self.reconnects += self._rng.random() < self.unanswered / 4
-        led = [log.reigns for log in self.world.logs if self.world.clocks.leader(log) == node_id]
-        return f"{led} {self.reconnects}"
+        return self._answered_on.get(node_id, self._connection(node_id)) + f" {self.reconnects}"
+
+    def _connection(self, node_id: int) -> str:
+        return str([log.reigns for log in self.world.logs if self.world.clocks.leader(log) == node_id])
 
     def list_offsets(
         self,
@@ -115,11 +118,14 @@ class View:
     ) -> dict[TopicPartition, ListedOffset | Problem]:
         """One answer for each partition, at moments of their own."""
         del timeout_s
+        self._answered_on = {}
         answers: dict[TopicPartition, ListedOffset | Problem] = {}
         for partition in sorted(partitions):  # callers may hand a set, whose order changes from run to run
             if not self.is_still:
                 self.world.churn()
-            answers[partition] = self._listed(partition, timestamp, isolation)
+            answers[partition] = answer = self._listed(partition, timestamp, isolation)
+            if isinstance(answer, ListedOffset):
+                self._answered_on.setdefault(answer.leader, self._connection(answer.leader))
         return answers
 
     def _listed(self, partition: TopicPartition, timestamp: int, isolation: int) -> ListedOffset | Problem:

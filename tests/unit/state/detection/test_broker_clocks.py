@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from support.facts import ORDERS, START_MS, TIMEOUT_MS, BucketRun, census, seen, transaction
 from txnwatch.state.detection.broker_clocks import Clocks, Leadership, learned
@@ -92,6 +93,46 @@ def test_a_broker_that_leads_nothing_any_more_is_forgotten() -> None:
     clocks.take(a_barrier({log_numbered(0): Leader(1, 5)}, {1: NARROW}, NOW_MS))
     clocks.take(a_barrier({log_numbered(0): Leader(2, 6)}, {}, NOW_MS + 1))
     assert clocks.brokers == {}
+
+
+LOG, KEPT = log_numbered(0), Leader(1, 5, "a")
+NEXT_LISTING = {
+    "the same connection": ({LOG: KEPT}, {1: NARROW}),
+    "another connection: the leader may have restarted": ({LOG: Leader(1, 5, "b")}, {}),
+    "another leader": ({LOG: Leader(2, 6, "a")}, {}),
+    "no answer": ({}, {}),
+}
+
+
+@pytest.mark.parametrize(("leaders", "expected"), NEXT_LISTING.values(), ids=NEXT_LISTING.keys())
+def test_bounds_of_a_leader_that_may_keep_its_epoch_count_from_the_next_listing(
+    leaders: dict[TopicPartition, Leader], expected: dict[int, Clock]
+) -> None:
+    clocks = Clocks()
+    clocks.take(a_barrier({LOG: KEPT}, {1: NARROW}, NOW_MS))
+    assert clocks.brokers == {}
+    without_answer = {LOG} - leaders.keys()
+    clocks.take(replace(a_barrier(leaders, {}, NOW_MS + 1), stale_coordinator=frozenset(without_answer)))
+    clocks.take(a_barrier({LOG: KEPT}, {}, NOW_MS + 2))
+    assert clocks.brokers == expected
+
+
+def test_bounds_that_are_contradicted_are_dropped_at_once_although_the_new_ones_wait() -> None:
+    clocks, later = Clocks(), NOW_MS + 2
+    clocks.take(a_barrier({LOG: KEPT}, {1: NARROW}, NOW_MS))
+    clocks.take(a_barrier({LOG: KEPT}, {}, NOW_MS + 1))
+    clocks.take(a_barrier({LOG: KEPT}, {1: Clock(-61_000, -60_000, later)}, later))
+    assert clocks.brokers == {}
+    assert clocks.reigns[LOG].set_ms == later
+    clocks.take(a_barrier({LOG: KEPT}, {}, NOW_MS + 3))
+    assert clocks.brokers == {1: Clock(-61_000, -60_000, later)}
+
+
+def test_bounds_that_show_nothing_new_are_not_held() -> None:
+    clocks = Clocks()
+    clocks.take(a_barrier({LOG: KEPT}, {1: NARROW}, NOW_MS))
+    clocks.take(a_barrier({LOG: KEPT}, {1: WIDE}, NOW_MS))
+    assert (clocks.brokers, clocks.held) == ({1: NARROW}, {})
 
 
 def a_view(state: S, *, seen_ms: int, **changes: object) -> CoordinatorView:
