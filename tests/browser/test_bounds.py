@@ -30,7 +30,7 @@ def test_causes_beyond_the_limit_are_counted_by_verdict(browser: Any, serve: Ser
 
 @pytest.mark.parametrize(("width", "highest"), [(1440, 130), (2000, 170), (2560, 290)])
 def test_a_row_has_few_lines(browser: Any, serve: Serve, width: int, highest: int) -> None:
-    """The type is larger on a large screen. Soon after midnight the start is of another day, which takes one more line."""
+    """The type is larger on a large screen. Soon after midnight the start is of another day: one more line."""
     with a_tab(browser, serve(a_busy_cluster()), width=width) as tab:
         tab.until("4 partitions stand still.")
         heights = tab.page.evaluate("[...document.querySelectorAll('.incidents > li')].map((row) => row.offsetHeight)")
