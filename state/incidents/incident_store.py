@@ -160,7 +160,7 @@ class IncidentStore:
         if known is not None and known.is_open:
             self._release(known)
         elif event.is_open and not event.is_spent:  # no other instance would end this incident
-            known = replace(event, action=None)
+            known = replace(self.content_of(event, now_ms), action=None)
         if known is not None and (known.is_open or is_end_unread):  # the end may stand before this record
             above = max(known.sequence, 0 if event.is_spent else event.sequence)
             self._spent.append(replace(known, sequence=above + (not known.is_open)))

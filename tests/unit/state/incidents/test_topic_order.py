@@ -79,6 +79,12 @@ def test_an_event_of_another_writer_must_leave_room(sequence: int, *, is_ours: b
     assert not is_usable(event, "another", sent)
 
 
+def test_of_an_unknown_incident_a_record_that_uses_up_its_id_is_a_claim() -> None:
+    store = IncidentStore(OPENED.cluster_id, content_of=lambda event, _: replace(event, suggested_command="a look"))
+    store.take(replace(OPENED, sequence=SPENT_SEQUENCE - 1, suggested_command="of another client"), NOW_MS)
+    assert [one.suggested_command for one in store.take_spent()] == ["a look"]
+
+
 EXPIRY = {
     "both long ago": (1_000, SEEN_OVER_MS, True),
     "its end is young": (999, SEEN_OVER_MS, False),
