@@ -507,14 +507,13 @@ def updated(changed: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
 
 
 def _next(event: IncidentEvent, status: IncidentStatus, now_ms: TimestampMs) -> IncidentEvent:
-    """The next event. Its age grows by what has passed since the last one: `open_since_ms` may be of another clock."""
-    return replace(
-        event,
-        status=status,
-        sequence=event.sequence + 1,
-        time_ms=now_ms,
-        age_ms=event.age_ms + elapsed(event.time_ms, now_ms),
-    )
+    """The next event."""
+    return replace(aged(event, now_ms), status=status, sequence=event.sequence + 1, time_ms=now_ms)
+
+
+def aged(event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
+    """The event with its age now: it grows by what has passed since, because `open_since_ms` may be of another clock."""
+    return replace(event, age_ms=event.age_ms + elapsed(event.time_ms, now_ms))
 
 
 # How long the events topic keeps an incident that ended, and how a suggested command finds this topic.

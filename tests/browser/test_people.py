@@ -62,7 +62,11 @@ def test_a_target_that_fails_and_who_speaks_are_on_the_page(browser: Any, serve:
     ("query", "expected", "tone"),
     [
         ("wall=1", "4 partitions stand still.", "critical"),
-        ("wall=1&owner=data", "1 incident of Data platform. orders-4 for 16 min", "warning"),
+        (
+            "wall=1&owner=data",
+            "1 incident of Data platform. orders-4 behind dwh-orders-4-1187 for at least 16 min",
+            "warning",
+        ),
         ("wall=1&owner=risk", "Nothing of risk stands.", "clear"),
     ],
 )

@@ -212,6 +212,9 @@ def test_a_group_is_told_by_its_worst_alert(stage: Stage) -> None:
     attachment = stage.of("slack")[-1]["attachments"][0]
     assert attachment["title_link"].endswith(worst.incident_id)
     assert "Groups that stand still: ledger." in attachment["fields"][0]["value"]
+    assert attachment["text"].startswith("The worst of 5. Open since at least ")
+    assert_is_seen_without_a_click(attachment["text"])
+    assert stage.of("pagerduty")[-1]["payload"]["custom_details"]["incident"] == attachment["text"]
     also = re.findall(r"Also: cluster: orders-(\d)", attachment["fields"][0]["value"])
     assert sorted(also) == ["1", "2", "8", "9"]
 

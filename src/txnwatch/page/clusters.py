@@ -33,7 +33,7 @@ from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.picture import Picture
 from txnwatch.page.served_page import Collect, PageSite
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes, wants_html
-from txnwatch.page.storms import ALL_INCIDENTS, CHOICES, FILTERS, LISTED, Choices, IncidentFilter, filter_of
+from txnwatch.page.storms import ALL_INCIDENTS, CHOICES, FILTERS, LISTED, NO_CAUSES, Choices, IncidentFilter, filter_of
 from txnwatch.page.text_forms import NOT_FOUND, found_lines, incident_lines
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import Part, as_text, counted, evaluated, id_for_address, name, number
@@ -62,6 +62,7 @@ class OneCluster(NamedTuple):
         status: the section of its own picture.
         ahead_ms: how far the clock of its page is ahead of the clock of this process.
         choices: the values of each filter, with their numbers.
+        causes: the causes of its incidents in words.
     """
 
     key: str
@@ -70,6 +71,7 @@ class OneCluster(NamedTuple):
     status: Mapping[str, Any]
     ahead_ms: int = 0
     choices: Choices = MappingProxyType({})
+    causes: Mapping[str, Any] = NO_CAUSES
 
     @property
     def state(self) -> PageState:
@@ -85,12 +87,21 @@ class OneCluster(NamedTuple):
     @property
     def headline(self) -> list[Part]:
         """Its sentence, with times by the clock of this process."""
-        return [part if isinstance(part, str) else part - self.ahead_ms for part in self.status["headline"]]
+        return _by_our_clock(self.status["headline"], self.ahead_ms)
 
     @property
     def is_unwatched(self) -> bool:
         """Whether everything was read, and no watcher has evaluated anything lately."""
         return self.state is PageState.UNKNOWN and self.status["why"] in _NOT_WATCHED
+
+
+def _by_our_clock(parts: Sequence[Part], ahead_ms: int) -> list[Part]:
+    return [part if isinstance(part, str) else part - ahead_ms for part in parts]
+
+
+def _causes(causes: Mapping[str, Any], ahead_ms: int) -> dict[str, Any]:
+    """The causes of the incidents of a cluster, with times by the clock of this process."""
+    return {**causes, "rows": [_by_our_clock(parts, ahead_ms) for parts in causes["rows"]]}
 
 
 def _order(one: OneCluster) -> tuple[int, bool, int, str]:
@@ -137,6 +148,7 @@ def _row(one: OneCluster) -> dict[str, Any]:
         "state": one.state,
         "tone": status["tone"],
         "text": _text(one),
+        "causes": _causes(one.causes, one.ahead_ms),
         "incidents": status["open_incidents"] if one.state is not PageState.UNKNOWN else None,
         "judged_ms": one.judged_ms,
         "is_late": one.state is PageState.UNKNOWN and one.judged_ms is not None,
@@ -289,8 +301,9 @@ class ClustersSite:
         origin = site.store.origin
         cluster_id = origin.cluster_id if origin is not None else None
         seen = site.live.picture
-        choices = seen["order"]["choices"]
-        return OneCluster(self._key(site), site.name or "", cluster_id, seen["status"], self._ahead_ms(site), choices)
+        order, ahead_ms = seen["order"], self._ahead_ms(site)
+        told = (seen["status"], ahead_ms, order["choices"], order["causes"])
+        return OneCluster(self._key(site), site.name or "", cluster_id, *told)
 
     def _ahead_ms(self, site: PageSite) -> int:
         """In whole seconds: else each answer would change every line a little."""
@@ -377,6 +390,7 @@ class ClustersSite:
             "rows": [{**row, "cluster": key} for key, one in found for row in one["rows"]],
             "count": sum(one["count"] for _, one in found),
             "counts": {key: one["count"] for key, one in found},
+            "causes": {key: one["causes"] for key, one in found},
         }
         return answer(request, encode({**self.live.head(self.live.picture), **answered}), JSON)
 
@@ -389,7 +403,7 @@ class ClustersSite:
             one, ahead_ms = await site.select(wanted, LISTED), self._ahead_ms(site)
             if one is not None:
                 rows = [{**row, "since_ms": row["since_ms"] - ahead_ms} for row in one["rows"]]
-                found.append((self._key(site), {**one, "rows": rows}))
+                found.append((self._key(site), {**one, "rows": rows, "causes": _causes(one["causes"], ahead_ms)}))
         return sorted(found, key=lambda one: places.get(one[0], len(places)))
 
     async def _overview(self, request: Request) -> Response:

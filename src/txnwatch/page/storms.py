@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
-from txnwatch.page.incident_rows import hidden_by, incident_row, recent_row
+from txnwatch.page.incident_rows import held_places, hidden_by, incident_row, recent_row
 from txnwatch.page.knowledge import HeldBack, Knowledge
-from txnwatch.page.words import groups, name, waiting
+from txnwatch.page.truth import CALM
+from txnwatch.page.words import Part, counted, groups, holder, name, number, tag, told_first, waiting
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.telling.folding import FoldedIncidents, fold, owner_label, prefix_of
@@ -41,6 +43,7 @@ def folds_of(known: Knowledge, wanted: IncidentFilter) -> tuple[dict[str, dict[s
         "more_incidents": len(rest),
         "more_by_verdict": dict(Counter(event.verdict for event in rest)),
         "choices": choices(known, known.open_incidents),
+        "causes": causes_of(known, _untold(known, folds)),
     }
 
 
@@ -87,6 +90,52 @@ def _fold_row(known: Knowledge, one: FoldedIncidents) -> dict[str, Any] | None:
         "last_since_ms": max(event.open_since_ms for event in one.incidents),
         "list": f"/incidents?{urlencode({key: value for key, value in query.items() if value is not None})}",
     }
+
+
+# The causes in words, for a wall.
+
+CAUSES: Final = 5
+NO_CAUSES: Final[Mapping[str, Any]] = MappingProxyType({"incidents": 0, "rows": [], "more": 0})
+
+
+def causes_of(known: Knowledge, folds: Sequence[FoldedIncidents], *, has_owner: bool = True) -> dict[str, Any]:
+    """Each cause in one line, the worst first, without early warnings; and how many incidents and causes there are.
+
+    `has_owner`: a line says whose it is.
+    """
+    urgent = [one for one in folds if one.cause.verdict not in CALM]
+    return {
+        "incidents": sum(len(one.incidents) for one in urgent),
+        "rows": [_cause_text(known, one, has_owner=has_owner) for one in urgent[:CAUSES]],
+        "more": max(0, len(urgent) - CAUSES),
+    }
+
+
+def _untold(known: Knowledge, folds: Sequence[FoldedIncidents]) -> Sequence[FoldedIncidents]:
+    """The folds without the incident of the headline, if nothing is beside it in its fold."""
+    urgent = [event for event in known.open_incidents if event.verdict not in CALM]
+    if not urgent:
+        return folds
+    told = told_first(urgent, lambda event: held_places(event, known.spans))
+    return [one for one in folds if one.incidents != [told]]
+
+
+def _cause_text(known: Knowledge, one: FoldedIncidents, *, has_owner: bool) -> list[Part]:
+    """What stands, behind whom, since when, and whose it is."""
+    event, *further = one.incidents
+    owner = name(event.owner.name) if event.owner is not None else "no owner is known"
+    whose = f"; {owner}" if has_owner else ""
+    held = sorted({place for each in one.incidents for place in held_places(each, known.spans)})
+    since_ms = min(each.open_since_ms for each in one.incidents)
+    if further:
+        topic, prefix = one.cause.topic, one.cause.prefix
+        what = f"{counted(len(held), 'partition')}{f' of {name(topic)}' if topic is not None else ''}"
+        producers = counted(len({each.producer_id for each in one.incidents}), "producer")
+        whom = f"{producers}{f' of {name(prefix)}' if prefix is not None else ''}"
+    else:
+        more = f" and {number(len(held) - 1)} more" if held[1:] else ""
+        what, whom = f"{held[0]}{more}" if held else "no partition", holder(event)
+    return [f"{what} behind {whom} for at least ", since_ms, f": {tag(event).lower()}{whose}"]
 
 
 # The list of incidents one by one.
@@ -147,7 +196,10 @@ def _topics(known: Knowledge, event: IncidentEvent) -> Iterator[str]:
 def select(
     known: Knowledge, wanted: IncidentFilter, limit: int, offset: int = 0, *, has_ended: bool = False
 ) -> dict[str, Any]:
-    """The incidents that are meant, worst first, as rows; `choices` are the values that a filter can have."""
+    """The incidents that are meant, worst first, as rows; `choices` are the values that a filter can have.
+
+    Of open ones, `causes` has them in words.
+    """
     found = known.open_incidents if not has_ended else known.ended_incidents
     chosen = [event for event in found if wanted.takes(known, event)]
     page = chosen[offset : offset + limit]
@@ -157,6 +209,7 @@ def select(
         "offset": offset,
         "more": max(0, len(chosen) - offset - len(page)),
         "choices": choices(known, found),
+        "causes": causes_of(known, fold(chosen), has_owner=wanted.owner is None) if not has_ended else None,
     }
 
 

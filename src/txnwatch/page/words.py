@@ -147,19 +147,25 @@ def _partial(facts: Facts, unproven: Sequence[str], undecided: Sequence[str]) ->
     return ["No incident is open,", f" but the events topic does not take {waiting}: consumers of it are not told."]
 
 
+def told_first(
+    open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentEvent], Sequence[str]]
+) -> IncidentEvent:
+    """The incident that the headline is about: the worst one that holds a partition; if none does, the worst one."""
+    return next(filter(held, open_incidents), open_incidents[0])
+
+
 def _standing(open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentEvent], Sequence[str]]) -> list[Part]:
     """The worst incident that holds a partition, and the number of partitions that stand."""
-    by_incident = [(event, where) for event in open_incidents if (where := held(event))]
-    if not by_incident:
-        worst = open_incidents[0]
+    worst = told_first(open_incidents, held)
+    where = held(worst)
+    if not where:
         return [
             f"{counted(len(open_incidents), 'incident')}.",
             f" {holder(worst)}: {VERDICT_WORDS[worst.verdict].brief}, for at least ",
             worst.open_since_ms,
             ".",
         ]
-    worst, where = by_incident[0]
-    standing = {place for _, places in by_incident for place in places}
+    standing = {place for event in open_incidents for place in held(event)}
     more = f" and {number(len(where) - 1)} more" if len(where) > 1 else ""
     return [
         f"{counted(len(standing), 'partition')} {'stands' if len(standing) == 1 else 'stand'} still.",

@@ -4,9 +4,9 @@ Each peer gets every alert, as Prometheus does it: a balancer would give each al
 without I/O and without a clock, and `AlertmanagerPeer` sends.
 
 The labels are the identity of an alert, so the transactional id is an annotation. The annotations are the parts of a
-message (message.py). The labels `reason`, `topic`, `id_prefix` and `owner` are for groups: alerts of one cause share
-them. The label `topic` is the name of the topic without markup, and may look like a domain: it has letters, digits,
-`.`, `_` and `-`.
+message (message.py), with the age of the moment: Alertmanager says an alert again after hours. The labels `reason`,
+`topic`, `id_prefix` and `owner` are for groups: alerts of one cause share them. The label `topic` is the name of the
+topic without markup, and may look like a domain: it has letters, digits, `.`, `_` and `-`.
 
 Law: a firing alert is sent again before it ends. An alert whose labels change is another alert for Alertmanager, so the
 former one is ended first; its labels are kept, also over a restart. An end is sent again for 15 minutes, in case
@@ -26,7 +26,7 @@ from txnwatch.push.message import PARTS, harmless, message_of, page_of, without_
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetThread
 from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent, aged
 from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
@@ -196,7 +196,7 @@ def alert_of(event: IncidentEvent, target: AlertmanagerTarget, now_ms: Timestamp
     return Alert(
         event=event,
         labels=_labels(event, target),
-        annotations=_annotations(event, target),
+        annotations=_annotations(aged(event, now_ms) if event.is_open else event, target),
         starts_ms=starts_ms,
         ends_ms=max(ends_ms, starts_ms + DurationMs(1)),
         is_firing=is_firing,

@@ -7,6 +7,7 @@ I/O, no clock.
 Chat systems turn some text into a mention of everybody, a link, an image or bold type, and the templates of
 Alertmanager escape nothing. So in text of others, what is not printable and what Slack or Markdown takes for markup, a
 mention or a link is shown as an escape; a name with a dot before letters too, because chats make a link of a domain.
+A plus before a digit is no list, and begins the phone number of an owner.
 Two values are not only text. The links are ours. The command is for a code block, and is left out if a name in it is
 markup there or elsewhere; a domain in it is a link outside of a code block.
 
@@ -34,7 +35,7 @@ _RUNBOOK: Final = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.m
 # What is markup in Slack or in Markdown, or a link with `www.` or a scheme. An underscore within a word is none, and a
 # run of them begins no emphasis that no other one ends. Each run is read once, from its beginning.
 _MARKUP: Final = re.compile(
-    r"[\\<>&@`*~\[\]|$^]|:(?=//|[\w+-])|(?<=www)[.]|(?<!_)_++(?![^\W_])|\A[-+=\s]"
+    r"[\\<>&@`*~\[\]|$^]|:(?=//|[\w+-])|(?<=www)[.]|(?<!_)_++(?![^\W_])|\A(?:[-=\s]|\+(?!\d))"
     r"|\A#(?=[#\s]|\Z)|(?<=\A\d)[.](?=\s|\Z)|(?<=\A\d\d)[.](?=\s|\Z)",
     re.IGNORECASE,
 )

@@ -20,7 +20,7 @@ from txnwatch.push.message import LONGEST_TEXT, harmless
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, WaitingGroup
 from txnwatch.state.model.ownership import FoundBy, OwningTeam
-from txnwatch.state.model.values import Offset
+from txnwatch.state.model.values import Offset, TimestampMs
 from txnwatch.state.model.verdicts import Severity, Verdict
 
 FORMED_MS = an_event().time_ms + 10_000
@@ -42,6 +42,27 @@ def test_every_verdict_has_a_name() -> None:
     assert set(ALERT_NAMES) == set(Verdict)
     assert ALERT_NAMES[Verdict.STUCK_PREPARE] == "KafkaTransactionStuckPrepare"
     assert ALERT_NAMES[Verdict.STRAY_WRITE] == "KafkaStrayWrite", "it is no transaction"
+
+
+def test_each_renewal_of_an_open_alert_has_its_age_then() -> None:
+    """Alertmanager says an alert again hours after the event."""
+    event = an_event(age_ms=1_200)
+
+    def since(hours: int, told: IncidentEvent = event) -> str:
+        found = alert_of(told, LABELLED_TARGET, TimestampMs(told.time_ms + hours * 3_600_000)).annotations
+        assert found["since"] in found["description"]
+        return found["since"]
+
+    assert since(0).endswith(" UTC, for 1.2 s.")
+    assert since(4).endswith(" UTC, for 4 h 00 min.")
+    over = a_life("x")[-1]
+    assert since(0, over) == since(1, over), "what is over does not get older"
+
+
+def test_a_phone_number_can_be_dialled_as_it_is_shown() -> None:
+    alert = alert_of(owned("checkout", "+49 30 1234"), LABELLED_TARGET, FORMED_MS)
+    assert alert.annotations["contact"] == "+49 30 1234"
+    assert alert.annotations["whom"] == "Owner: Checkout (+49 30 1234)."
 
 
 def test_labels_are_the_identity_and_no_client_chooses_one() -> None:

@@ -2,7 +2,7 @@
 // in `page.rest`, which is null until it is there.
 import { html, nothing } from "./lit-html.js";
 import { BASE } from "./live.js";
-import { clock, count, duration, foreign, ofClient, ofIncident, plural, reach, sign } from "./words.js";
+import { clock, count, duration, foreign, ofClient, ofIncident, plural, reach, shortClock, sign } from "./words.js";
 
 export const AHEAD = "Look again before you act.";
 
@@ -14,8 +14,9 @@ const parts = (found, now) => found.map((part, i) => {
   if (typeof part === "number") return html`<bdi class="keep">${duration(now - part)}</bdi>`;
   return i === 0 ? html`<b><bdi>${part}</bdi></b>` : html`<bdi>${part}</bdi>`;
 });
-const plain = (found, now) => found.map((part) => html`<bdi>${typeof part === "number" ? duration(now - part) : part}</bdi>`);
+const plain = (found, now) => found.map((part) => typeof part === "number" ? html`<bdi class="keep">${duration(now - part)}</bdi>` : html`<bdi>${part}</bdi>`);
 export const time = (ms, page, digits = 0) => html`<time datetime=${new Date(ms).toISOString()}>${clock(ms, page.now, digits)}</time>`;
+const shortTime = (ms, page) => html`<time datetime=${new Date(ms).toISOString()} title=${clock(ms, page.now)}>${shortClock(ms, page.now)}</time>`;
 
 // --- the sentence
 const LOST = {
@@ -92,7 +93,7 @@ function hiddenOf(row, page) {
   const { fold } = row;
   if (fold) return html`<div class="big">${least(fold.hidden, fold.hidden_is_least)}</div>${growing(`fold ${row.id}`, fold.hidden, page)}`;
   if (row.hidden === null) return html`<div class="big">not known</div>`;
-  return html`<div class="big">${least(row.hidden, row.hidden_is_least)}</div>${row.hidden_at_ms === null ? growing(row.id, row.hidden, page) : html`<div class="muted small">at ${time(row.hidden_at_ms, page)}</div>`}`;
+  return html`<div class="big">${least(row.hidden, row.hidden_is_least)}</div>${row.hidden_at_ms === null ? growing(row.id, row.hidden, page) : html`<div class="muted small">at ${shortTime(row.hidden_at_ms, page)}</div>`}`;
 }
 
 const ownerOf = (row) => row.owner ? html`<b>${foreign(row.owner.name)}</b><div class="small">${row.owner.contact ? foreign(row.owner.contact) : nothing}${reach([...row.owner.links, ["team", row.owner.url]])}</div>` : html`<span class="muted small">no owner is known</span>`;
@@ -107,14 +108,15 @@ export function incidentRow(row, page, isChosen) {
   const [step, ...further] = page.isStale ? [{ text: AHEAD, command: row.look }] : row.steps;
   return html`<li class="${tone}${isChosen ? " chosen" : ""}" data-incident=${row.id}>${sign(tone)}
     <div class="what"><h3><span class="tag">${tagOf(row, page)}</span> ${row.fold ? foldHead(row) : single}</h3>
-      <div class="muted small clip" title=${row.why}>${row.fold ? html`the worst: ${single}` : foreign(row.why)}</div></div>
+      ${row.fold ? html`<div class="muted small">the worst: ${single}</div>` : nothing}
+      ${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}</div>
     <div class="cell owner"><div class="label">owner</div>${ownerOf(row)}</div>
-    <div class="standing"><div class="label">standing for at least</div><div class="big">${duration(page.now - (row.fold?.since_ms ?? row.since_ms))}</div><div class="muted small">since ${time(row.fold?.since_ms ?? row.since_ms, page)}</div></div>
+    <div class="standing"><div class="label">standing for at least</div><div class="big">${duration(page.now - (row.fold?.since_ms ?? row.since_ms))}</div><div class="muted small">since ${shortTime(row.fold?.since_ms ?? row.since_ms, page)}</div></div>
     <div class="hide"><div class="label">hidden records</div>${hiddenOf(row, page)}</div>
     <div class="cell hurt"><div class="label">hurt</div>${hurt(row)}</div>
     <div class="do"><div class="say"><b>${row.fold ? "The worst: " : ""}${foreign(step?.text ?? "")}</b>
-      ${further.length && !page.isStale ? html`<a class="small" href=${ofIncident(row.id)}>${plural(further.length, "further step")}</a>` : nothing}${row.decision && !page.isStale ? html` <span class="muted small">${row.decision}</span>` : nothing}${commandsElsewhere(page)}</div>
-      <div class="safe small">${foreign(row.safe)}</div>${command(step?.command, page)}</div></li>`;
+      ${further.length && !page.isStale ? html`<a class="small" href=${ofIncident(row.id)}>${plural(further.length, "further step")}</a>` : nothing}${commandsElsewhere(page)}</div>
+      <div class="safe small">${foreign(row.safe)} <span class="muted">${foreign(row.why)}</span></div>${command(step?.command, page)}</div></li>`;
 }
 
 const HEAD = html`<div class="incident-head small muted" aria-hidden="true"><span></span><span>what stands, behind whom</span><span>owner</span><span class="number">standing for</span><span class="number">hidden records</span><span>who is hurt</span></div>`;
@@ -155,7 +157,7 @@ export function filters(choices, page) {
     const options = choices[key].some(([name]) => name === value) || !value ? choices[key] : [[value, 0], ...choices[key]];
     return html`<label>${text} <select name=${key} .value=${value} @change=${(event) => page.go(withQuery({ [key]: event.target.value, offset: "", reason: "" }))}><option value="" ?selected=${!value}>any</option>${options.map(([name, number]) => html`<option value=${name} ?selected=${name === value}>${name} (${count(number)})</option>`)}</select></label>`;
   };
-  return html`<form class="filters" aria-label="Filters" @submit=${(event) => event.preventDefault()}>${FILTERS.map(one)}${query.size ? html`<a href=${location.pathname}>all</a>` : nothing}</form>`;
+  return html`<form class="filters${isFiltered() ? "" : " idle"}" aria-label="Filters" @submit=${(event) => event.preventDefault()}>${FILTERS.map(one)}${query.size ? html`<a href=${location.pathname}>all</a>` : nothing}</form>`;
 }
 
 function toDo(page) {
@@ -209,32 +211,36 @@ function ofAllClusters({ rows, count: all }, page) {
 
 // --- the wall: one sentence that is read from afar
 const TURN_MS = 10000;
+const NOBODY = "none"; // how a filter calls that no owner is known
 
 /** The sentence of one cluster, or about one owner's incidents; `found` has the latter. What is open is said in each state. */
 export function wall(found, page) {
   const owner = new URLSearchParams(location.search).get("owner");
-  const say = (tone, title, text) => html`<section class="sentence ${tone} wall" id="sentence">${sign(tone)}<h1>${title}</h1><p>${text}</p>
+  const say = (tone, title, text, causes = []) => html`<section class="sentence ${tone} wall" id="sentence">${sign(tone)}<h1>${title}</h1>
+    ${causes.length ? html`<ul class="causes">${causes.map((one) => html`<li>${one}</li>`)}</ul>` : nothing}<p>${text}</p>
     <div class="age"><span class="small">${page.picture?.clusters ? "read" : "evaluated"}</span> <strong>${page.head?.judged_ms ? duration(page.trueNow - page.head.judged_ms) : "never"}</strong> <span class="small">ago</span></div></section>`;
   const lost = lostOf(page);
   if (!page.status) return say("unknown", html`<b>${lost?.[0] ?? "Unknown."}</b>`, lost?.[1](page) ?? "");
   const { clusters: rows, order } = page.picture;
   const key = rows && order.clusters[Math.floor(page.trueNow / TURN_MS) % order.clusters.length];
-  const row = rows ? rows[key] : { name: page.head.name ?? page.head.cluster ?? "", state: page.truth.state, tone: page.status.tone, text: page.status.headline, incidents: page.status.open_incidents, judged_ms: page.head.judged_ms };
+  const row = rows ? rows[key] : { name: page.head.name ?? page.head.cluster ?? "", state: page.truth.state, tone: page.status.tone, text: page.status.headline, incidents: page.status.open_incidents, causes: order.causes, judged_ms: page.head.judged_ms };
   const state = lost ? "unknown" : row.state;
   const now = state === "unknown" ? page.trueNow : page.sentenceNow;
-  const all = !owner ? row.incidents : rows ? found?.counts[key] : found?.count;
-  const ofTeam = found?.rows.filter((one) => !rows || one.cluster === key) ?? [];
-  const team = foreign(ofTeam[0]?.owner?.name ?? owner);
+  const causes = !owner ? row.causes : rows ? found?.causes[key] : found?.causes;
+  const all = owner ? causes?.incidents : row.incidents;
+  const worst = owner ? found?.rows.find((one) => one.severity !== "info" && (!rows || one.cluster === key)) : null;
+  const ofTeam = owner === NOBODY ? html`without an owner` : html`of ${foreign(worst?.owner?.name ?? owner)}`;
+  const lines = (some, more) => [...some.map((one) => plain(one, now)), ...(more ? [`and ${plural(more, "more cause")}`] : [])];
   const [first, ...further] = lost ? [lost[0], ` ${lost[1](page)}`] : row.text;
   if (["unknown", "partial"].includes(state)) {
     const when = row.judged_ms === null ? nothing : html` at <span class="keep">${clock(row.judged_ms, now)}</span>`;
-    const had = !all ? nothing : html` ${plural(all, "incident")}${owner ? html` of ${team}` : nothing} ${all === 1 ? "was" : "were"} open${when}.`;
-    return say(state, html`${rows ? html`<b>${foreign(row.name)}</b> ${first}` : html`<b>${first}</b>`}${had}`, html`${rows ? nothing : html`${foreign(row.name)} · `}${plain(further, now)}`);
+    const had = !all ? nothing : html` ${plural(all, "incident")}${owner ? html` ${ofTeam}` : nothing} ${all === 1 ? "was" : "were"} open${when}.`;
+    return say(state, html`${rows ? html`<b>${foreign(row.name)}:</b> ${first}` : html`<b>${first}</b>`}${had}`, html`${rows ? nothing : html`${foreign(row.name)} · `}${plain(further, now)}`);
   }
-  if (!owner && rows) return say(row.tone, html`<b>${foreign(row.name)}</b> ${plain(row.text, now)}`, parts(page.status.headline, page.now));
-  if (!owner) return say(row.tone, parts(row.text, now), html`${foreign(row.name)} · ${plain(page.status.detail, now)}`);
+  if (!owner && rows) return say(row.tone, html`<b>${foreign(row.name)}:</b> ${plain(row.text, now)}`, parts(page.status.headline, page.now), lines(causes.rows, causes.more));
+  if (!owner) return say(row.tone, parts(row.text, now), html`${foreign(row.name)} · ${plain(page.status.detail, now)}`, lines(causes.rows, causes.more));
   if (all === undefined) return say("unknown", html`<b>Asking the watcher …</b>`, foreign(row.name));
-  const worst = ofTeam.find((one) => one.severity !== "info");
-  if (!worst) return say(state === "limited" ? state : "clear", html`<b>Nothing of ${team} stands.</b>`, html`${foreign(row.name)} · ${parts(page.status.headline, page.sentenceNow)}`);
-  return say(worst.severity, html`<b>${plural(all, "incident")} of ${team}.</b> <span class="keep">${worst.places.length ? places(worst) : foreign(worst.holder)}</span> for <span class="keep">${duration(page.now - worst.since_ms)}</span>.`, html`${foreign(row.name)} · ${foreign(worst.steps[0]?.text ?? "")} ${foreign(worst.safe)}`);
+  if (!worst) return say(state === "limited" ? state : "clear", html`<b>Nothing ${ofTeam} stands.</b>`, html`${foreign(row.name)} · ${parts(page.status.headline, page.sentenceNow)}`);
+  const [ofWorst, ...others] = causes.rows;
+  return say(worst.severity, html`<b>${plural(all, "incident")} ${ofTeam}.</b> ${plain(ofWorst, now)}.`, html`${foreign(row.name)} · ${foreign(worst.steps[0]?.text ?? "")} ${foreign(worst.safe)}`, lines(others, causes.more));
 }

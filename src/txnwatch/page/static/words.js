@@ -24,6 +24,17 @@ export function clock(milliseconds, now, digits = 0) {
   return text.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? time : `${text.slice(0, 10)} ${time}`;
 }
 
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** The same for a narrow column: another day has no seconds, and another year no time. */
+export function shortClock(milliseconds, now) {
+  const [at, today] = [new Date(milliseconds), new Date(now)];
+  const day = `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`;
+  if (at.getUTCFullYear() !== today.getUTCFullYear()) return `${day} ${at.getUTCFullYear()}`;
+  const [date, time] = at.toISOString().split("T");
+  return date === today.toISOString().slice(0, 10) ? time.slice(0, 8) : `${day} ${time.slice(0, 5)}`;
+}
+
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
 const address = (path, ...parts) => [BASE + path, ...parts.map((part) => encodeURIComponent(part))].join("/");
