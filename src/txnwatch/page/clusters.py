@@ -252,7 +252,7 @@ class ClustersSite:
         self._loop, self._replaced = asyncio.get_running_loop(), asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.live.work(lambda _: None))
+                group.create_task(self.live.work(lambda *_: None))
                 while True:
                     for site in self.sites:
                         if id(site) not in self._tasks:

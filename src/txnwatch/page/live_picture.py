@@ -81,27 +81,34 @@ class LivePicture:
     def _nobody(self) -> Viewers:
         return Viewers(self._snapshot_message, self._beat_message)
 
-    async def work(self, begin: Callable[[Callable[[], None]], None]) -> None:
+    async def work(self, begin: Callable[[Callable[[], None], Callable[[], None]], None]) -> None:
         """Publishes the changes while somebody looks, until it is cancelled; its streams end with it.
 
-        `begin` gets a function that any thread may call when something has changed.
+        `begin` gets two functions that any thread may call: when something has changed, and when it cannot wait for the
+        end of the pause.
         """
         loop, self._viewers = asyncio.get_running_loop(), self._nobody()
-        changed = asyncio.Event()
+        changed, urgent = asyncio.Event(), asyncio.Event()
 
         def wake() -> None:
             if len(self._viewers):
                 loop.call_soon_threadsafe(changed.set)
 
-        begin(wake)
+        def hurry() -> None:
+            if len(self._viewers):
+                loop.call_soon_threadsafe(urgent.set)
+
+        begin(wake, hurry)
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), _QUIET_S)
                 changed.clear()
+                urgent.clear()
                 if len(self._viewers):
                     await self._publish()
-                    await asyncio.sleep(_PAUSE_S)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(urgent.wait(), _PAUSE_S)
         finally:
             self._viewers.end(_NO_MORE)  # or a stream would get beats and no changes
 

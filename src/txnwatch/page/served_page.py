@@ -81,15 +81,15 @@ class PageSite:
         """Samples the watcher's figures, and publishes the changes while somebody looks, until it is cancelled."""
         self._collect, self._reading = collect, None
 
-        def begin(wake: Callable[[], None]) -> None:
-            self.store.on_change = wake
+        def begin(wake: Callable[[], None], hurry: Callable[[], None]) -> None:
+            self.store.on_change, self.store.on_news = wake, hurry
 
         sampling = asyncio.ensure_future(self._sample())
         try:
             await self.live.work(begin)
         finally:
             sampling.cancel()
-            self.store.on_change = lambda: None
+            self.store.on_change = self.store.on_news = lambda: None
 
     def end(self, why: str = "shutdown") -> None:
         """Ends the streams."""

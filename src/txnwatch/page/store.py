@@ -274,6 +274,7 @@ class PageStore:
         told_exposures: on a page of several clusters, the numbers of these findings.
         history: what the events topic has told; None before it is read, and on a page that does not read it.
         on_change: is called after each change, in the thread that fills the store; must not wait.
+        on_news: is called after it if an incident was opened or has ended: a picture does not wait for its turn then.
     """
 
     instance: str = ""
@@ -290,6 +291,8 @@ class PageStore:
     told_exposures: ExposureCounts | None = None
     history: ShownPast | None = None
     on_change: Callable[[], None] = lambda: None
+    on_news: Callable[[], None] = lambda: None
+    _has_news: bool = False
 
     @property
     def exposures(self) -> ExposureCounts | None:
@@ -341,6 +344,9 @@ class PageStore:
         """Takes what is known now."""
         self.seen = seen
         self.on_change()
+        if self._has_news:
+            self._has_news = False
+            self.on_news()
 
     @property
     def latency_p99_ms(self) -> DurationMs | None:
@@ -358,5 +364,6 @@ class PageStore:
         if len(lives) > LIVES:
             del lives[next(iter(lives))]
         self.lives = lives
+        self._has_news |= event.status is not IncidentStatus.UPDATED
         if event.status is IncidentStatus.OPENED:
             self.latencies_ms = (*self.latencies_ms[1 - LATENCIES :], event.detection_latency_ms)

@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from support.page_client import a_stream, applied, get
-from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, now_ms
+from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, an_open, now_ms
 from support.waiting import eventually
 from txnwatch.page import served_page
 from txnwatch.page.live_picture import MOST, StreamOfOne, Viewers
@@ -47,6 +47,26 @@ def test_an_incident_is_seen_within_a_second() -> None:
         delta = stream.until("delta")
         assert delta["set"]["status"]["state"] == PageState.INCIDENT
         assert time.monotonic() - since < 2.0
+
+
+def test_an_incident_does_not_wait_for_the_pause_between_two_pictures() -> None:
+    world = a_calm_cluster()
+    waited_s = []
+    with world.served() as url, a_stream(url) as stream:
+        stream.until("snapshot")
+        for number in range(5):
+            time.sleep(0.6)
+            world.open.pop()
+            world.batch()
+            stream.until("delta")
+            since = time.monotonic()
+            world.tell(an_incident(f"hang-{number}", 60, topic="payments", partition=number))
+            world.batch()
+            while "incidents" not in stream.until("delta")["set"]:
+                pass
+            waited_s.append(time.monotonic() - since)
+            world.open.append(an_open(number, f"id-{number}", 9, ("audit", number, 5)))
+    assert min(waited_s) < 0.3, "the pause takes half a second"
 
 
 def test_a_quiet_watch_sends_only_that_it_is_there() -> None:
