@@ -512,7 +512,7 @@ def _next(event: IncidentEvent, status: IncidentStatus, now_ms: TimestampMs) -> 
 
 
 def aged(event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
-    """The event with its age now: it grows by what has passed since, because `open_since_ms` may be of another clock."""
+    """The event with its age now. It grows by what has passed since: `open_since_ms` may be of another clock."""
     return replace(event, age_ms=event.age_ms + elapsed(event.time_ms, now_ms))
 
 
