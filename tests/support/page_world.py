@@ -246,7 +246,7 @@ def ends_of(transactions: Iterable[OpenTransaction], hidden: int) -> dict[TopicP
     return found
 
 
-_WHOLE = {
+WHOLE = {
     "topic": None,
     "partition": None,
     "topic_id": None,
@@ -301,12 +301,12 @@ def a_busy_cluster() -> PageWorld:
     stuck = {"verdict": "stuck_prepare", "severity": "critical", "producer_id": 7102, "expected_outcome": "commit"}
     pending = ("orders-11", "orders-14")
     name = {"transactional_id": "ledger-eos-7f3c2a10-3", "transaction_state": "PrepareCommit"}
-    world.tell(an_incident("stuck", 125, pending_partitions=pending, **{**_WHOLE, **stuck, **name}))
+    world.tell(an_incident("stuck", 125, pending_partitions=pending, **{**WHOLE, **stuck, **name}))
     slow = {"expected_outcome": "unknown", "transaction_state": "Ongoing", "transaction_timeout_ms": 900_000}
     late = {"verdict": "late", "severity": "warning", "producer_id": 5150, "transactional_id": "dwh-orders-4-1187"}
-    world.tell(an_incident("late", 974, **{**_WHOLE, **slow, **late}))
+    world.tell(an_incident("late", 974, **{**WHOLE, **slow, **late}))
     early = {"verdict": "long_running", "severity": "info", "producer_id": 5151, "transactional_id": "billing-sync-12"}
-    world.tell(an_incident("early", 757, **{**_WHOLE, **slow, **early}))
+    world.tell(an_incident("early", 757, **{**WHOLE, **slow, **early}))
     world.batch()
     return world
 

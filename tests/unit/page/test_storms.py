@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from support.page_client import get
-from support.page_world import GROUPS, HANG, PageWorld, a_busy_cluster, a_storm, an_incident, an_open
+from support.page_world import GROUPS, HANG, WHOLE, PageWorld, a_busy_cluster, a_storm, an_incident, an_open, now_ms
 from txnwatch.page.picture import picture_of
-from txnwatch.page.storms import FOLDS, LISTED
+from txnwatch.page.storms import CAUSES, FOLDS, LISTED
+from txnwatch.page.words import as_text
 
 STORM = 1_000
 
@@ -162,3 +164,40 @@ def test_an_overview_has_what_its_filter_means(
     counted = sum((row["fold"] or {"count": 1})["count"] for row in found["incidents"].values())
     assert counted + found["order"]["more_incidents"] == one_by_one["count"], "each of them is in a row"
     assert found["order"]["choices"] == one_by_one["choices"], "a filter hides no choice"
+
+
+def causes(found: dict[str, Any]) -> list[str]:
+    return [as_text(parts, now_ms()) for parts in found["rows"]]
+
+
+def test_the_causes_in_words_are_those_beside_the_headline(storm: tuple[PageWorld, str]) -> None:
+    found = picture(storm[0])["order"]["causes"]
+    events, stuck, late = causes(found)
+    assert re.fullmatch(
+        r"1,000 partitions of events behind 1,000 producers for at least \d+ min \d+ s: hanging; no owner is known",
+        events,
+    )
+    assert stuck.startswith("orders-11 and 1 more behind ledger-eos-7f3c2a10-3 for at least ")
+    assert late.endswith(": late; Data platform")
+    assert (found["incidents"], found["more"]) == (STORM + 2, 0), "without the early warning, and that of the headline"
+
+
+def test_the_causes_of_a_team_say_no_owner_and_are_counted_beyond_the_limit(storm: tuple[PageWorld, str]) -> None:
+    of_team = get(storm[1], "/api/v1/incidents?owner=data").json["causes"]
+    assert [one.rpartition(": ")[2] for one in causes(of_team)] == ["late"]
+    assert get(storm[1], "/api/v1/incidents?state=recent").json["causes"] is None
+    world = PageWorld()
+    for number in range(CAUSES + 3):
+        world.tell(an_incident(f"hang-{number}", 9, topic=f"t{number}", transactional_id="x" * (number + 1)))
+    world.batch()
+    found = picture(world)["order"]["causes"]
+    assert (len(found["rows"]), found["more"]) == (CAUSES, 2)
+
+
+def test_a_cause_that_holds_no_partition_has_its_holder() -> None:
+    world = PageWorld()
+    for name, age_s in (("a", 300), ("b", 200)):
+        world.tell(an_incident(name, age_s, **{**WHOLE, "verdict": "late", "transactional_id": f"job-{name}-x"}))
+    world.batch()
+    (other,) = causes(picture(world)["order"]["causes"])
+    assert other.startswith("no partition behind job-b-x for at least 3 min 2")
