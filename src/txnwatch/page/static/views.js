@@ -15,8 +15,7 @@ const parts = (found, now) => found.map((part, i) => {
   return i === 0 ? html`<b><bdi>${part}</bdi></b>` : html`<bdi>${part}</bdi>`;
 });
 const plain = (found, now) => found.map((part) => typeof part === "number" ? html`<bdi class="keep">${duration(now - part)}</bdi>` : html`<bdi>${part}</bdi>`);
-export const time = (ms, page, digits = 0) => html`<time datetime=${new Date(ms).toISOString()}>${clock(ms, page.now, digits)}</time>`;
-const shortTime = (ms, page) => html`<time datetime=${new Date(ms).toISOString()} title=${clock(ms, page.now)}>${shortClock(ms, page.now)}</time>`;
+export const time = (ms, page, digits = 0, show = clock) => html`<time datetime=${new Date(ms).toISOString()} title=${clock(ms, page.now)}>${show(ms, page.now, digits)}</time>`;
 
 // --- the sentence
 const LOST = {
@@ -93,7 +92,7 @@ function hiddenOf(row, page) {
   const { fold } = row;
   if (fold) return html`<div class="big">${least(fold.hidden, fold.hidden_is_least)}</div>${growing(`fold ${row.id}`, fold.hidden, page)}`;
   if (row.hidden === null) return html`<div class="big">not known</div>`;
-  return html`<div class="big">${least(row.hidden, row.hidden_is_least)}</div>${row.hidden_at_ms === null ? growing(row.id, row.hidden, page) : html`<div class="muted small">at ${shortTime(row.hidden_at_ms, page)}</div>`}`;
+  return html`<div class="big">${least(row.hidden, row.hidden_is_least)}</div>${row.hidden_at_ms === null ? growing(row.id, row.hidden, page) : html`<div class="muted small">at ${time(row.hidden_at_ms, page, 0, shortClock)}</div>`}`;
 }
 
 const ownerOf = (row) => row.owner ? html`<b>${foreign(row.owner.name)}</b><div class="small">${row.owner.contact ? foreign(row.owner.contact) : nothing}${reach([...row.owner.links, ["team", row.owner.url]])}</div>` : html`<span class="muted small">no owner is known</span>`;
@@ -111,7 +110,7 @@ export function incidentRow(row, page, isChosen) {
       ${row.fold ? html`<div class="muted small">the worst: ${single}</div>` : nothing}
       ${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}</div>
     <div class="cell owner"><div class="label">owner</div>${ownerOf(row)}</div>
-    <div class="standing"><div class="label">standing for at least</div><div class="big">${duration(page.now - (row.fold?.since_ms ?? row.since_ms))}</div><div class="muted small">since ${shortTime(row.fold?.since_ms ?? row.since_ms, page)}</div></div>
+    <div class="standing"><div class="label">standing for at least</div><div class="big">${duration(page.now - (row.fold?.since_ms ?? row.since_ms))}</div><div class="muted small">since ${time(row.fold?.since_ms ?? row.since_ms, page, 0, shortClock)}</div></div>
     <div class="hide"><div class="label">hidden records</div>${hiddenOf(row, page)}</div>
     <div class="cell hurt"><div class="label">hurt</div>${hurt(row)}</div>
     <div class="do"><div class="say"><b>${row.fold ? "The worst: " : ""}${foreign(step?.text ?? "")}</b>
@@ -211,13 +210,13 @@ function ofAllClusters({ rows, count: all }, page) {
 
 // --- the wall: one sentence that is read from afar
 const TURN_MS = 10000;
-const NOBODY = "none"; // how a filter calls that no owner is known
+const NO_CAUSES = { rows: [] };
 
 /** The sentence of one cluster, or about one owner's incidents; `found` has the latter. What is open is said in each state. */
 export function wall(found, page) {
   const owner = new URLSearchParams(location.search).get("owner");
-  const say = (tone, title, text, causes = []) => html`<section class="sentence ${tone} wall" id="sentence">${sign(tone)}<h1>${title}</h1>
-    ${causes.length ? html`<ul class="causes">${causes.map((one) => html`<li>${one}</li>`)}</ul>` : nothing}<p>${text}</p>
+  const say = (tone, title, text, { rows: lines, more } = NO_CAUSES) => html`<section class="sentence ${tone} wall" id="sentence">${sign(tone)}<h1>${title}</h1>
+    ${lines.length ? html`<ul class="causes">${lines.map((one) => html`<li>${plain(one, now)}</li>`)}${more ? html`<li>and ${plural(more, "more cause")}</li>` : nothing}</ul>` : nothing}<p>${text}</p>
     <div class="age"><span class="small">${page.picture?.clusters ? "read" : "evaluated"}</span> <strong>${page.head?.judged_ms ? duration(page.trueNow - page.head.judged_ms) : "never"}</strong> <span class="small">ago</span></div></section>`;
   const lost = lostOf(page);
   if (!page.status) return say("unknown", html`<b>${lost?.[0] ?? "Unknown."}</b>`, lost?.[1](page) ?? "");
@@ -229,18 +228,17 @@ export function wall(found, page) {
   const causes = !owner ? row.causes : rows ? found?.causes[key] : found?.causes;
   const all = owner ? causes?.incidents : row.incidents;
   const worst = owner ? found?.rows.find((one) => one.severity !== "info" && (!rows || one.cluster === key)) : null;
-  const ofTeam = owner === NOBODY ? html`without an owner` : html`of ${foreign(worst?.owner?.name ?? owner)}`;
-  const lines = (some, more) => [...some.map((one) => plain(one, now)), ...(more ? [`and ${plural(more, "more cause")}`] : [])];
+  const ofTeam = owner === "none" ? html`without an owner` : html`of ${foreign(worst?.owner?.name ?? owner)}`;
   const [first, ...further] = lost ? [lost[0], ` ${lost[1](page)}`] : row.text;
   if (["unknown", "partial"].includes(state)) {
     const when = row.judged_ms === null ? nothing : html` at <span class="keep">${clock(row.judged_ms, now)}</span>`;
     const had = !all ? nothing : html` ${plural(all, "incident")}${owner ? html` ${ofTeam}` : nothing} ${all === 1 ? "was" : "were"} open${when}.`;
     return say(state, html`${rows ? html`<b>${foreign(row.name)}:</b> ${first}` : html`<b>${first}</b>`}${had}`, html`${rows ? nothing : html`${foreign(row.name)} · `}${plain(further, now)}`);
   }
-  if (!owner && rows) return say(row.tone, html`<b>${foreign(row.name)}:</b> ${plain(row.text, now)}`, parts(page.status.headline, page.now), lines(causes.rows, causes.more));
-  if (!owner) return say(row.tone, parts(row.text, now), html`${foreign(row.name)} · ${plain(page.status.detail, now)}`, lines(causes.rows, causes.more));
+  if (!owner && rows) return say(row.tone, html`<b>${foreign(row.name)}:</b> ${plain(row.text, now)}`, parts(page.status.headline, page.now), causes);
+  if (!owner) return say(row.tone, parts(row.text, now), html`${foreign(row.name)} · ${plain(page.status.detail, now)}`, causes);
   if (all === undefined) return say("unknown", html`<b>Asking the watcher …</b>`, foreign(row.name));
   if (!worst) return say(state === "limited" ? state : "clear", html`<b>Nothing ${ofTeam} stands.</b>`, html`${foreign(row.name)} · ${parts(page.status.headline, page.sentenceNow)}`);
   const [ofWorst, ...others] = causes.rows;
-  return say(worst.severity, html`<b>${plural(all, "incident")} ${ofTeam}.</b> ${plain(ofWorst, now)}.`, html`${foreign(row.name)} · ${foreign(worst.steps[0]?.text ?? "")} ${foreign(worst.safe)}`, lines(others, causes.more));
+  return say(worst.severity, html`<b>${plural(all, "incident")} ${ofTeam}.</b> ${plain(ofWorst, now)}.`, html`${foreign(row.name)} · ${foreign(worst.steps[0]?.text ?? "")} ${foreign(worst.safe)}`, { ...causes, rows: others });
 }

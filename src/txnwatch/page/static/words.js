@@ -24,15 +24,11 @@ export function clock(milliseconds, now, digits = 0) {
   return text.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? time : `${text.slice(0, 10)} ${time}`;
 }
 
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-/** The same for a narrow column: another day has no seconds, and another year no time. */
+/** The same, short: another day has no seconds, and another year no time. */
 export function shortClock(milliseconds, now) {
-  const [at, today] = [new Date(milliseconds), new Date(now)];
-  const day = `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`;
-  if (at.getUTCFullYear() !== today.getUTCFullYear()) return `${day} ${at.getUTCFullYear()}`;
-  const [date, time] = at.toISOString().split("T");
-  return date === today.toISOString().slice(0, 10) ? time.slice(0, 8) : `${day} ${time.slice(0, 5)}`;
+  const [at, today] = [milliseconds, now].map((one) => new Date(one).toUTCString()); // Sun, 29 Nov 2026 23:44:58
+  if (at.slice(0, 16) === today.slice(0, 16)) return at.slice(17, 25);
+  return at.slice(12, 16) === today.slice(12, 16) ? at.slice(5, 11) + at.slice(16, 22) : at.slice(5, 16);
 }
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
