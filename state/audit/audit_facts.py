@@ -217,6 +217,15 @@ class AuditFacts:
             if any(record.state in PREPARED for record in one.whole)
         ]
 
+    @cached_property
+    def writers(self) -> dict[str, list[AuditedId]]:
+        """The ids whose records name a topic, by the topic; made once, because there can be many of both."""
+        found: dict[str, list[AuditedId]] = {}
+        for one in (self.ids or {}).values():
+            for topic in {place.topic for place in one.partitions}:
+                found.setdefault(topic, []).append(one)
+        return found
+
     @property
     def log(self) -> AuditedTopic | None:
         """The coordinators' log; None if no broker shows it."""

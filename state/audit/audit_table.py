@@ -28,7 +28,7 @@ _BROKERS_BACK: Final = RemedyLine("a broker is away", "bring the brokers back th
 _MORE_REPLICAS = RemedyLine(
     "fewer than 3 replicas",
     "raise the replication factor of these topics to 3",
-    ("kafka-reassign-partitions.sh", "--execute"),
+    ("kafka-reassign-partitions.sh", "--execute", "--additional"),  # else refused while another reassignment runs
     reassigns=True,
 )
 # A hang whose transaction ended: its marker is missing. A hang of data that no transaction ever owned: a late write.
@@ -145,7 +145,8 @@ CHECKS: Final = (
         "mixed-versions",
         CheckGroup.BROKERS,
         (_WARN, _INFO),
-        "the brokers have different releases. warn if some verify transactional writes and others cannot, else info",
+        "the brokers have different releases. warn if only some can verify transactional writes, or if only some "
+        "support transaction.version 2, else info",
         "one release; a broker whose release is not known",
         {
             "upgrade": RemedyLine(
@@ -160,10 +161,10 @@ CHECKS: Final = (
         CheckGroup.BROKERS,
         (_WARN, _INFO),
         "a broker has a release whose coordinator can leave a transaction in Prepare: up to 3.7 (KAFKA-16352, info), "
-        "or 3.7 to 3.9 with the new group coordinator (KAFKA-17877, warn). Also info: up to "
-        "3.8, offsets that are committed in a transaction can be wrong until the coordinator of the group moves "
-        "(KAFKA-17507)",
-        "3.7 to 3.9 with the classic group coordinator, as by default; before 3.9 without `__consumer_offsets` in a "
+        "or 3.7 to 3.9 with the new group coordinator, if offsets are committed in a transaction (KAFKA-17877, warn). "
+        "Also info: up to 3.8, offsets that are committed in a transaction can be wrong until the coordinator of the "
+        "group moves (KAFKA-17507)",
+        "3.7 to 3.9 with the classic group coordinator, as by default; 3.8 and 3.9 without `__consumer_offsets` in a "
         "transaction; 3.9.0, which has KAFKA-17507 and cannot be told from 3.9.1",
         {
             "classic": RemedyLine(
@@ -175,9 +176,6 @@ CHECKS: Final = (
                 "upgrade to 3.9.2 or to 4.2; until then move the leader of the id's log partition if it happens",
             ),
             "offsets": RemedyLine("up to 3.8", "upgrade to 3.9.2 or to 4.2"),
-            "4.0": RemedyLine(
-                "up to 3.9", "upgrade to 4.2; until then move the leader of the log partition if it happens"
-            ),
         },
         _CLUSTER_SETTINGS,
         "ApiVersions, DescribeConfigs of brokers",
@@ -219,8 +217,8 @@ CHECKS: Final = (
         (_CRITICAL, _WARN, _INFO),
         "`__transaction_state` can lose records or stop. critical: cleanup.policy has delete, one replica, or a "
         "partition without a leader or with fewer in-sync replicas than min.insync.replicas now. warn: "
-        "min.insync.replicas is 1 or equals the replication factor, or all replicas of a partition are in one rack of "
-        "several. info: one replica, if the cluster has one broker",
+        "min.insync.replicas is 1, or no less than the replication factor, or all replicas of a partition are in one "
+        "rack of several. info: one replica, if the cluster has one broker",
         "compact, 3 replicas, min.insync.replicas 2; racks that are not set",
         {
             "compact": RemedyLine(
@@ -266,8 +264,11 @@ CHECKS: Final = (
         {
             "restart": RemedyLine(
                 "all",
-                "there is no supported way back. Restart all brokers, because each reads the count at its start, then "
-                "run `txnwatch find-hanging`. The misplaced records expire after transactional.id.expiration.ms",
+                "there is no supported way back. First stop the applications of these ids, which must end their open "
+                "transactions: after its restart a broker finds no such id, and what is open then hangs. Then restart "
+                "all brokers, because each reads the count at its start, run `txnwatch find-hanging`, and start the "
+                "applications: each gets a new producer id. The misplaced records expire after "
+                "transactional.id.expiration.ms",
             )
         },
         "none",
@@ -320,13 +321,14 @@ CHECKS: Final = (
         CheckGroup.TOPICS,
         (_CRITICAL, _WARN, _INFO),
         "a topic with transactional data stops its transactions if one broker is away. critical: fewer in-sync "
-        "replicas than min.insync.replicas now. warn: one replica, or min.insync.replicas equals a replication factor "
-        "above 1. info: one replica if the cluster has one broker, or all replicas in one rack of several",
+        "replicas than min.insync.replicas now. warn: one replica, or min.insync.replicas is no less than a "
+        "replication factor above 1. info: one replica if the cluster has one broker, or all replicas in one rack of "
+        "several",
         "one replica without transactional data; 3 replicas with min.insync.replicas 1 or 2",
         {
             "replicas": _MORE_REPLICAS,
             "min.isr": RemedyLine(
-                "min.insync.replicas equals the replication factor",
+                "min.insync.replicas is no less than the replication factor",
                 "lower min.insync.replicas to allow one replica to be away",
                 _set("{topic}", "min.insync.replicas={value}"),
             ),

@@ -48,6 +48,10 @@ def releases_unknown(facts: AuditFacts) -> Iterator[NotAudited]:
             )
         elif broker.settings_problem is not None:
             yield NotAudited(f"settings of broker {node}", str(broker.settings_problem))
+    if facts.transaction_version is None and not facts.is_below_version_2:
+        yield NotAudited(
+            f"level of {TRANSACTION_VERSION}", "no broker knows the levels of the cluster's features now: audit again"
+        )
 
 
 def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
@@ -81,7 +85,7 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
         return
     one = [place for place in weak if len(used[place].replicas) == 1]
     remedies = [more_replicas("marker-skipped", facts, one)] if one else []
-    if now:
+    if now or len(one) < len(near):
         remedies.insert(0, remedy("marker-skipped", "broker"))
     evidence = SeenValue("Metadata", f"replicas of {weak[0]}", str(list(used[weak[0]].replicas)))
     yield exposure(
@@ -218,16 +222,19 @@ def mixed_versions(facts: AuditFacts) -> Iterator[Exposure]:
 
 def stuck_prepare_bugs(facts: AuditFacts) -> Iterator[Exposure]:
     """KAFKA-17877, and what older releases have."""
+    offsets = facts.topics.get(CONSUMER_OFFSETS_TOPIC)
+    has_offsets = offsets is not None and bool(offsets.transactional)
     new = [
         node
         for node in facts.brokers_of(Release(3, 7), Release(3, 8), Release(3, 9))
         if _has_new_coordinator(facts.brokers[node].settings)
     ]
-    if new:
+    if new and has_offsets:
         yield exposure(
             "stuck-prepare-bugs",
             _WARN,
-            f"{nodes(new)}: with the new group coordinator, a coordinator can take markers for written that are not",
+            f"{nodes(new)}: with the new group coordinator, the markers of a transaction that commits offsets can be "
+            "taken for written and are not",
             Basis.BY_SETTING,
             new,
             [
@@ -238,10 +245,9 @@ def stuck_prepare_bugs(facts: AuditFacts) -> Iterator[Exposure]:
             issues=("KAFKA-17877",),
             key="KAFKA-17877",
         )
-    offsets = facts.topics.get(CONSUMER_OFFSETS_TOPIC)
     for issue, before, what, which in _BUGS_OF_3:
         old = facts.brokers_before(before)
-        if old and (which != "offsets" or (offsets is not None and offsets.transactional)):
+        if old and (which != "offsets" or has_offsets):
             yield exposure(
                 "stuck-prepare-bugs",
                 _INFO,

@@ -112,14 +112,16 @@ def first_back(found: Iterable[BrokerId], then: str) -> ChosenRemedy:
 
 
 def more_replicas(name: str, facts: AuditFacts, partitions: Iterable[TopicPartition]) -> ChosenRemedy:
-    """The remedy of more replicas, with a plan: each partition keeps its replicas and gets others, in turn.
+    """The remedy of more replicas, with a plan for the topics of these partitions.
 
-    With too few brokers there is no plan, nor if a partition has no leader that the new replicas could copy.
+    Each partition keeps its replicas and gets others, in turn. With too few brokers there is no plan, nor if a
+    partition has no leader that the new replicas could copy.
     """
     line = BY_NAME[name].remedies["replicas"]
     brokers, away = sorted(facts.brokers), facts.away
-    asked = {place: facts.topics[place.topic].partitions[place.partition] for place in sorted(partitions)}
-    few = {place: of for place, of in asked.items() if len(of.replicas) < REPLICAS}
+    topics = [facts.topics[topic] for topic in sorted({place.topic for place in partitions})]
+    asked = ((topic.place(number), of) for topic in topics for number, of in sorted(topic.partitions.items()))
+    few = {place: of for place, of in asked if len(of.replicas) < REPLICAS}
     lost = {node for of in few.values() if of.leader is None for node in of.replicas if node in away}
     if len(brokers) + len(away) < REPLICAS:
         return ChosenRemedy(f"add brokers: {line.text}")
@@ -151,11 +153,7 @@ def exposed_ids(one: Exposure, facts: AuditFacts) -> Sequence[str] | None:
         return one.ids
     if facts.ids is None or not one.topics:
         return None
-    return [
-        name
-        for name, found in facts.ids.items()
-        if not one.topics.isdisjoint(place.topic for place in found.partitions)
-    ]
+    return list(dict.fromkeys(found.name for topic in sorted(one.topics) for found in facts.writers.get(topic, ())))
 
 
 WEEK_MS: Final = DurationMs(7 * 86_400_000)

@@ -40,6 +40,12 @@ NO_CHECKS: Final = (
         "millions of live ids make it large, too. Only a cleaner that is off is certain (`coordinator-log-large`)",
     ),
     NoCheck(
+        "coordinator-log-partitions",
+        "another number of partitions of `__transaction_state` than transaction.state.log.num.partitions",
+        "the setting counts only until the topic exists: then the brokers read the number from the metadata, and a "
+        "change of it is what `coordinator-partitions` proves",
+    ),
+    NoCheck(
         "offsets-of-3.9.0",
         "KAFKA-17507 in 3.9.0",
         "3.9.0 answers like 3.9.1, which has the fix. So there is no flag that states the release of the brokers: no "

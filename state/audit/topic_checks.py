@@ -167,8 +167,8 @@ def _minimum_of_log(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]:
         return
     if minimum == 1:
         finding = f"{MIN_ISR} is 1: a power failure of one broker can lose an outcome that the client was told"
-    elif minimum == least:
-        finding = f"{MIN_ISR} is {minimum}, and so is the replication factor: each restart of a broker stops its ids"
+    elif minimum >= least:
+        finding = f"{MIN_ISR} is {minimum}, of {least} replicas: each restart of a broker stops its ids"
     else:
         return
     yield exposure(
@@ -321,8 +321,8 @@ def _minimum_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Ite
     yield exposure(
         "replication",
         _WARN,
-        f"{some(names, _NAMED)}: {MIN_ISR} equals the replication factor: while one broker restarts, no transaction "
-        "there can end",
+        f"{some(names, _NAMED)}: {MIN_ISR} is no less than the replication factor: while one broker restarts, no "
+        "transaction there can end",
         Basis.BY_SETTING,
         names,
         [SeenValue("DescribeConfigs", f"{MIN_ISR} of {names[0]}", str(tight[0].value(MIN_ISR)))],
@@ -342,13 +342,15 @@ def _fewest(topic: AuditedTopic) -> int:
 def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
     """Markers that compaction removes before a replica that was away has copied them."""
     copied = [
-        topic
+        (topic, kept_ms)
         for topic in facts.transactional_topics
-        if "compact" in (topic.value(CLEANUP) or "") and _fewest(topic) > 1 and topic.number(DELETE_RETENTION)
+        if "compact" in (topic.value(CLEANUP) or "")
+        and _fewest(topic) > 1
+        and (kept_ms := topic.number(DELETE_RETENTION)) is not None
     ]
     if all(one.settings.get(CLEANER) == "false" for one in facts.brokers.values()):
         return  # nothing is compacted
-    short = [topic for topic in copied if (topic.number(DELETE_RETENTION) or _HOUR_MS) < _HOUR_MS]
+    short = [topic for topic, kept_ms in copied if kept_ms < _HOUR_MS]
     if short:
         names = [topic.name for topic in short]
         yield exposure(
@@ -365,7 +367,7 @@ def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
         )
     away = [
         topic.place(number)
-        for topic in sorted(copied, key=lambda one: one.number(DELETE_RETENTION) or 0)
+        for topic, _ in sorted(copied, key=lambda one: one[1])
         for number in _numbers(topic)
         if len(topic.partitions[number].in_sync) < len(topic.partitions[number].replicas)
     ]
@@ -391,8 +393,7 @@ def retention_below_timeout(facts: AuditFacts) -> Iterator[Exposure]:
         retention = topic.number(RETENTION)
         if retention is None or retention <= 0 or "delete" not in (topic.value(CLEANUP) or ""):
             continue
-        writers = [one for one in (facts.ids or {}).values() if any(topic.name == at.topic for at in one.partitions)]
-        longest = max(writers, key=lambda one: one.last.timeout_ms, default=None)
+        longest = max(facts.writers.get(topic.name, ()), key=lambda one: one.last.timeout_ms, default=None)
         if longest is None or longest.last.timeout_ms <= retention:
             continue
         yield exposure(

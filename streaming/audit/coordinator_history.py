@@ -32,7 +32,7 @@ from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records
 from txnwatch.streaming.wire.internal_topics import NO_VALUE, QuickDecoded, quick_decode, quick_participants
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LOG_APPEND_TIME, NO_END, BatchHeader, BatchWalker
 
-_HASHED = 1_000  # ids of each partition that are compared with it: if it has others, most of its ids are misplaced
+_HASHED = 1_000  # ids of each partition that are compared with it first: the oldest, which a change left behind
 _LONGEST_OF_NONE = 4  # bytes of encoded partitions
 
 
@@ -175,7 +175,12 @@ def _why(notice: PartitionNotice, max_bytes: int) -> str:
 
 
 def ids_of(fold: IdHistoryFold, count: int) -> dict[str, AuditedId]:
-    """The ids of one partition of a log that has `count`."""
-    for one in islice(fold.found.values(), _HASHED):
-        one.is_misplaced = coordinator_partition(one.name, count) != fold.log.number
+    """The ids of one partition of a log that has `count`; if the first ones are in their partition, so are all."""
+
+    def is_misplaced(one: AuditedId) -> bool:
+        return coordinator_partition(one.name, count) != fold.log.number
+
+    if any(map(is_misplaced, islice(fold.found.values(), _HASHED))):
+        for one in fold.found.values():
+            one.is_misplaced = is_misplaced(one)
     return fold.found

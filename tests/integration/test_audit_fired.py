@@ -15,13 +15,14 @@ import pytest
 
 from support.audit_runs import Rows, audit_rows, follow, restart_with, severities
 from support.injection import inject_all
+from support.offset_producer import OffsetProducer
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.shell_tools import ShellTools
 from support.topics import create_topic
 from support.waiting import eventually
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from txnwatch.streaming.audit.gathering import gather
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
@@ -115,7 +116,13 @@ def test_an_upgrade_that_has_not_ended_and_the_bug_of_the_new_group_coordinator(
     kafka = clusters.start(
         "audited upgrade", lambda: EmbeddedKafka(tmp_path, brokers=2, version="3.9.2", properties=NEW_GROUPS)
     )
-    transaction_on(kafka, "upgraded", [1, 2])
+    upgraded = transaction_on(kafka, "upgraded", [1, 2])
+    await_checks(kafka, capsys, absent="stuck-prepare-bugs")
+    with contextlib.closing(connect(kafka)) as cluster:
+        producer = OffsetProducer(cluster, "copier").init()
+        producer.add_offsets("copiers")
+        producer.commit_offset("copiers", upgraded, Offset(1))
+        producer.end(commit=True)
     await_checks(kafka, capsys, "warn stuck-prepare-bugs", absent="mixed-versions")
     for node in (2, 1):
         restart_with(kafka, node, group_coordinator_rebalance_protocols="classic")

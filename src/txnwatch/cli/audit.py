@@ -194,7 +194,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         notes=(line,) if (line := unexplained_line(left)) is not None else (),
         also={"unexplained_incidents": [_unexplained(event) for event in left]},
         summary=f"{summary(shown, has_all=not result.missing)}; {_NOT_LOOKED_FOR}",
-        found=any(one.severity.rank <= ExposureSeverity(parsed.fail_on or "critical").rank for one in shown),
+        found=any(one.severity.rank <= ExposureSeverity(parsed.fail_on or "critical").rank for one in (*shown, *minor)),
     )
 
 

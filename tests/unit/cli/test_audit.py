@@ -48,7 +48,9 @@ def shown(*rows: AuditRow) -> str:
 def test_a_plan_keeps_the_replicas_and_adds_others() -> None:
     (first, _) = row("marker-skipped", facts(topic(replicas=[2]), brokers=[broker("4.3") for _ in range(3)])).remedies
     line, _, plan = (first["command"] or "").partition(" --reassignment-json-file ")
-    assert line == "kafka-reassign-partitions.sh --bootstrap-server b:1 --command-config ADMIN.properties --execute"
+    assert line == (
+        "kafka-reassign-partitions.sh --bootstrap-server b:1 --command-config ADMIN.properties --execute --additional"
+    )
     (partition,) = json.loads(shlex.split(plan.removeprefix("<(echo ").removesuffix(")"))[0])["partitions"]
     assert (partition["topic"], partition["partition"], partition["replicas"][0]) == ("payments", 0, 2)
     assert sorted(partition["replicas"]) == [1, 2, 3]

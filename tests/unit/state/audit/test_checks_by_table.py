@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.audited import an_id, broker, facts, found, log, missing, offsets, record, topic
-from txnwatch.state.audit.audit_check import CheckGroup
+from txnwatch.state.audit.audit_check import AuditCheck, CheckGroup
 from txnwatch.state.audit.audit_facts import AclRule, AuditFacts
 from txnwatch.state.audit.audit_table import BY_NAME, CHECKS
 from txnwatch.state.audit.auditing import EVALUATED, audit
@@ -17,6 +17,7 @@ from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import Problem
 
 OFF = {"transaction.partition.verification.enable": "false"}
+NEW_GROUPS = {"group.coordinator.rebalance.protocols": "classic,consumer"}
 HIDDEN = Problem("CLUSTER_AUTHORIZATION_FAILED", 31)
 UNCLEAN, MIN_ISR = "unclean.leader.election.enable", "min.insync.replicas"
 
@@ -67,7 +68,7 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
     "3.9 beside 3.8": ("info mixed-versions", facts(brokers=[broker("3.8"), broker("3.9")])),
     "3.9 with the new group coordinator": (
         "warn stuck-prepare-bugs",
-        facts(brokers=three("3.9", settings={"group.coordinator.rebalance.protocols": "classic,consumer"})),
+        facts(offsets(), brokers=three("3.9", settings=NEW_GROUPS)),
     ),
     "3.7": ("info stuck-prepare-bugs", facts(brokers=three("3.7"))),
     "3.8 and offsets in a transaction": ("info stuck-prepare-bugs", facts(offsets(), brokers=three("3.8"))),
@@ -86,6 +87,10 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
     "log below its minimum": ("critical coordinator-log-config", facts(log(in_sync=[1]))),
     "log without a leader": ("critical coordinator-log-config", facts(log(leader=None))),
     "log with a minimum of 1": ("warn coordinator-log-config", facts(log(settings={MIN_ISR: "1"}))),
+    "log that needs more than it has": (
+        "warn coordinator-log-config",
+        facts(log(replicas=[1, 2], settings={MIN_ISR: "3"})),
+    ),
     "log that needs all": ("warn coordinator-log-config", facts(log(settings={MIN_ISR: "3"}))),
     "log in one rack": (
         "warn coordinator-log-config",
@@ -123,6 +128,7 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
         "warn compaction-race",
         facts(offsets(settings={"delete.retention.ms": "1000"})),
     ),
+    "markers are not kept": ("warn compaction-race", facts(offsets(settings={"delete.retention.ms": "0"}))),
     "compacted, and a replica is away": (
         "warn compaction-race",
         facts(offsets(settings={"delete.retention.ms": "86400000"}, in_sync=[1, 2])),
@@ -188,6 +194,10 @@ SILENT: dict[str, tuple[str, AuditFacts]] = {
     "3.9 with the classic group coordinator": (
         "stuck-prepare-bugs",
         facts(brokers=three("3.9", settings={"group.coordinator.rebalance.protocols": "classic"})),
+    ),
+    "3.9 with the new group coordinator without offsets in a transaction": (
+        "stuck-prepare-bugs",
+        facts(offsets(transactional=False), brokers=three("3.9", settings=NEW_GROUPS)),
     ),
     "3.9 and offsets in a transaction": ("stuck-prepare-bugs", facts(offsets(), brokers=three("3.9"))),
     "3.8 without offsets in a transaction": ("stuck-prepare-bugs", facts(brokers=three("3.8"))),
@@ -367,18 +377,14 @@ def test_a_finding_has_evidence_and_a_remedy(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "what"),
-    [
-        (facts(brokers=[broker("3.9", versions={}), *three("3.9")]), "release of broker 1"),
-        (facts(brokers=[broker("3.9", problem=HIDDEN), *three("3.9")]), "broker 1"),
-        (facts(brokers=[broker("3.9", settings_problem=HIDDEN), *three("3.9")]), "settings of broker 1"),
-        (facts(topic(settings_problem=HIDDEN), brokers=three("3.9")), "settings of topics payments"),
-        (facts(topic(settings={UNCLEAN: ("true", 4)}), brokers=three("3.9")), f"{UNCLEAN} of payments"),
-    ],
+    "check",
+    [one for one in CHECKS if one.group is not CheckGroup.IDS],
+    ids=lambda check: check.name,
 )
-def test_what_cannot_be_certain_says_what_it_would_need(of: AuditFacts, what: str) -> None:
-    assert missing(of) == [what]
-    assert found(of) == []
+def test_each_remedy_of_the_table_is_printed_by_a_case(check: AuditCheck) -> None:
+    rows = [one for _, of in FIRES.values() for one in audit(of).exposures if one.check is check]
+    printed = " ".join(remedy.text for row in rows for remedy in row.remedies)
+    assert [line.text for line in check.remedies.values() if line.text not in printed] == []
 
 
 def test_what_is_denied_is_the_topic_that_the_principal_may_write() -> None:

@@ -69,6 +69,14 @@ def test_a_plan_has_no_partition_that_has_three_replicas() -> None:
     assert plan == {TopicPartition("mixed", 0): (1, 2, 3)}
 
 
+def test_a_plan_has_each_partition_of_a_topic() -> None:
+    """A topic with two replication factors would be found again as soon as another partition is written to."""
+    both = {number: ReplicasOfPartition(1, (1,), (1,)) for number in (0, 1)}
+    of = facts(replace(topic("both"), partitions=both, transactional=frozenset({1})))
+    (plan,) = [one.plan for one in remedies(of, "replication") if one.plan]
+    assert plan == {TopicPartition("both", 0): (1, 2, 3), TopicPartition("both", 1): (1, 2, 3)}
+
+
 def test_a_minimum_is_lowered_also_while_brokers_are_away() -> None:
     of = facts(log(settings={MIN_ISR: "3"}, in_sync=[1]))
     assert f"{TWO} ..." in texts(of, "coordinator-log-config")
@@ -170,3 +178,17 @@ def test_a_rule_that_another_one_denies_is_not_removed() -> None:
     denied = AclRule("User:app", "All", *KAFKA, False, False)
     of = facts(brokers=[broker("3.9")] * 3, rules=[AclRule("User:app", "Alter", *KAFKA, False, True), denied])
     assert remedies(of, "marker-writers") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "times"),
+    [({"in_sync": [1]}, 1), ({"leader": None}, 1), ({"replicas": [1]}, 0), ({"in_sync": [1, 2]}, 0)],
+)
+def test_a_partition_with_the_last_replica_in_sync_needs_its_brokers_back(given: Any, times: int) -> None:
+    of = facts(topic(**given), brokers=[broker("4.4")] * 3)
+    assert texts(of, "marker-skipped").count("bring the brokers back that have the partition") == times
+
+
+def test_brokers_are_not_restarted_before_the_transactions_of_moved_ids_have_ended() -> None:
+    (text,) = texts(facts(ids=[an_id(partition=0, own=1)]), "coordinator-partitions")
+    assert text.index("end their open transactions") < text.index("restart all brokers")

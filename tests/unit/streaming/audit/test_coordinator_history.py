@@ -9,8 +9,8 @@ from support.large_log import a_large_log
 from support.transaction_log import a_key, a_value
 from txnwatch.state.audit.audit_facts import LoggedState
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.audit.coordinator_history import IdHistoryFold
+from txnwatch.state.model.values import TopicPartition, coordinator_partition
+from txnwatch.streaming.audit.coordinator_history import IdHistoryFold, ids_of
 from txnwatch.streaming.log.transaction_fold import logged_records
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.record_batch import walk
@@ -127,3 +127,11 @@ def test_the_walk_ends_at_the_end_of_the_range() -> None:
     fold = folded(a_log(*[("a", a_state(S.EMPTY))] * 5), end=2)
     assert len(fold.found["a"].records) == 2
     assert fold.is_done
+
+
+def test_each_id_of_a_log_whose_partitions_were_changed_is_compared() -> None:
+    names = [f"id-{number}" for number in range(1_500)]
+    found = ids_of(folded(a_log(*((name, a_state(S.EMPTY)) for name in names))), 50)
+    misplaced = {name for name, one in found.items() if one.is_misplaced}
+    assert misplaced == {name for name in names if coordinator_partition(name, 50) != 0}
+    assert len(misplaced) > 1_400
