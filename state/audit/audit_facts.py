@@ -125,7 +125,12 @@ class LoggedState(ModelValue, frozen=True):
     client_version: int | None  # of transaction.version; None if the record is too old to have it
 
 
+# Settings that several modules look at.
 CLEANER: Final = "log.cleaner.enable"
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN: Final = "unclean.leader.election.enable"
+ROLES: Final = "process.roles"
+ON_TOPIC: Final = 1  # Kafka's class DescribeConfigsResponse.ConfigSource
 PREPARED: Final = frozenset({TransactionState.PREPARE_ABORT, TransactionState.PREPARE_COMMIT})
 
 
@@ -260,6 +265,19 @@ class AuditFacts:
     def is_single(self) -> bool:
         """Whether the cluster has one broker: for development, where replication says nothing."""
         return len(self.brokers) == 1 and not self.away
+
+    @property
+    def controllers(self) -> dict[BrokerId, AnswerOfBroker]:
+        """The brokers that are also controllers; other controllers are in no answer of a broker."""
+        return {node: one for node, one in sorted(self.brokers.items()) if "controller" in one.settings.get(ROLES, "")}
+
+    def minimum(self, topic: AuditedTopic, number: int) -> int | None:
+        """The min.insync.replicas of a partition; if the topic has none, it is that of the broker that leads it."""
+        found, leader = topic.settings.get(MIN_ISR), topic.partitions[number].leader
+        if found is None or found.source == ON_TOPIC or leader not in self.brokers:
+            return topic.number(MIN_ISR)
+        text = self.brokers[leader].settings.get(MIN_ISR, found.value)
+        return int(text) if text.isdecimal() else None
 
     @property
     def away(self) -> list[BrokerId]:

@@ -23,6 +23,7 @@ from txnwatch.state.model.verdicts import Reason, Verdict
 _CRITICAL, _WARN, _INFO = ExposureSeverity
 _TOPIC_SETTINGS = "DescribeConfigs on the topics"
 _CLUSTER_SETTINGS = "DescribeConfigs on the cluster"
+_UNCLEAN = "unclean.leader.election.enable"
 _ALTER = ("kafka-configs.sh", "--alter")
 _BROKERS_BACK: Final = RemedyLine("a broker is away", "bring the brokers back that have the partition")
 _MORE_REPLICAS = RemedyLine(
@@ -299,20 +300,26 @@ CHECKS: Final = (
         CheckGroup.TOPICS,
         (_CRITICAL, _WARN, _INFO),
         "unclean.leader.election.enable is true for `__transaction_state` or a topic with transactional data, where it "
-        "counts: with KRaft from 3.9 on the topic or as the cluster-wide default, with ZooKeeper anywhere. critical "
-        "for `__transaction_state`, with min.insync.replicas 1, or with one in-sync replica, else warn. info with "
-        "KRaft before 3.9, which ignores it until the upgrade",
-        "true in the file of a broker with KRaft: the controllers decide, and their files cannot be seen; one replica, "
-        "which has no election to lose",
+        "counts: with KRaft from 3.9 on the topic, as the cluster-wide default, or on the node or in the file of a "
+        "broker that is also a controller, with ZooKeeper anywhere. critical for `__transaction_state`, with "
+        "min.insync.replicas 1, or with one in-sync replica, else warn. info with KRaft before 3.9, which ignores it "
+        "until the upgrade",
+        "true on the node or in the file of another broker with KRaft: the controllers decide, and what they have is "
+        "not seen; one replica, which has no election to lose",
         {
+            "node": RemedyLine(
+                "a broker that is also a controller",
+                "set it to false on the node",
+                (*_ALTER, "--entity-type", "brokers", "--entity-name", "{broker}", "--add-config", f"{_UNCLEAN}=false"),
+            ),
             "topic": RemedyLine(
                 "all",
                 "set it to false on the topic: this wins everywhere",
-                _set("{topic}", "unclean.leader.election.enable=false"),
-            )
+                _set("{topic}", f"{_UNCLEAN}=false"),
+            ),
         },
         _TOPIC_SETTINGS,
-        "DescribeConfigs of topics",
+        "DescribeConfigs of topics and of brokers",
         ("KAFKA-7408", "KAFKA-20716"),
         explains=(_LOST_MARKER, _LOST_ID),
     ),
@@ -336,7 +343,7 @@ CHECKS: Final = (
             "racks": RemedyLine("one rack", "reassign the partitions to brokers of several racks"),
         },
         _TOPIC_SETTINGS,
-        "Metadata, DescribeProducers, DescribeConfigs of topics",
+        "Metadata, DescribeProducers, DescribeConfigs of topics and of brokers",
         explains=(_STUCK,),
     ),
     AuditCheck(

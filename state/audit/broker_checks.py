@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
-from txnwatch.state.audit.audit_facts import CLEANER, AuditedId, AuditFacts, NotAudited
+from txnwatch.state.audit.audit_facts import (
+    CLEANER,
+    MIN_ISR,
+    ROLES,
+    UNCLEAN,
+    AuditedId,
+    AuditFacts,
+    NotAudited,
+)
 from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, more_replicas, nodes, remedy
 from txnwatch.state.audit.id_checks import client_version
 from txnwatch.state.audit.releases import SKIPS_MARKERS, TRANSACTION_VERSION, Release
@@ -17,7 +25,7 @@ from txnwatch.state.text import counted
 VERIFICATION: Final = "transaction.partition.verification.enable"
 MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
-BROKER_SETTINGS: Final = (VERIFICATION, MAX_TIMEOUT, PROTOCOLS, CLEANER)
+BROKER_SETTINGS: Final = (VERIFICATION, MAX_TIMEOUT, PROTOCOLS, CLEANER, MIN_ISR, UNCLEAN, ROLES)
 _WEEK_MS: Final = DurationMs(7 * 86_400_000)
 _HOUR_MS: Final = 3_600_000
 _CRITICAL, _WARN, _INFO = ExposureSeverity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -104,6 +104,15 @@ def remedy(name: str, which: str, **values: object) -> ChosenRemedy:
     command = tuple(part.format(**values) if "{" in part else part for part in line.command)
     is_for_some = check.group is CheckGroup.IDS and line.applies != "all"
     return ChosenRemedy(f"for {line.applies}: {line.text}" if is_for_some else line.text, command)
+
+
+def for_topics(topics: Sequence[str], made: Callable[[str], ChosenRemedy]) -> list[ChosenRemedy]:
+    """A remedy for each of the first topics, and what is left after them."""
+    more = len(topics) - EXAMPLES
+    left = (
+        [ChosenRemedy(f"then audit again: it has the commands for {counted(more, 'more topic')}")] if more > 0 else []
+    )
+    return [*map(made, topics[:EXAMPLES]), *left]
 
 
 def first_back(found: Iterable[BrokerId], then: str) -> ChosenRemedy:

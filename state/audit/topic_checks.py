@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from txnwatch.state.audit.audit_check import Basis, ExposureSeverity
-from txnwatch.state.audit.audit_facts import CLEANER, AuditedTopic, AuditFacts, NotAudited
+from txnwatch.state.audit.audit_facts import (
+    CLEANER,
+    MIN_ISR,
+    ON_TOPIC,
+    UNCLEAN,
+    AuditedTopic,
+    AuditFacts,
+    NotAudited,
+    SetValue,
+)
 from txnwatch.state.audit.exposures import (
-    EXAMPLES,
     REPLICAS,
     ChosenRemedy,
     Exposure,
     SeenValue,
     exposure,
     first_back,
+    for_topics,
     more_replicas,
+    nodes,
     remedy,
 )
 from txnwatch.state.audit.releases import SKIPS_MARKERS, Release
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from txnwatch.state.text import counted, quoted, some
 
-MIN_ISR: Final = "min.insync.replicas"
-UNCLEAN: Final = "unclean.leader.election.enable"
 CLEANUP: Final = "cleanup.policy"
 RETENTION, DELETE_RETENTION = "retention.ms", "delete.retention.ms"
 TOPIC_SETTINGS: Final = (MIN_ISR, UNCLEAN, CLEANUP, RETENTION, DELETE_RETENTION)
 _HOUR_MS: Final = 3_600_000
 # Kafka's class DescribeConfigsResponse.ConfigSource
-_WHERE: Final = {1: "on the topic", 3: "as the cluster-wide default"}
+_WHERE: Final = {ON_TOPIC: "on the topic", 3: "as the cluster-wide default"}
 _COUNTS_SINCE: Final = Release(3, 9)  # with KRaft
 _UNCAPPED_TO: Final = Release(3, 3)
 _CRITICAL, _WARN, _INFO = ExposureSeverity
@@ -62,13 +70,12 @@ def _below_minimum(facts: AuditFacts, topic: AuditedTopic, numbers: Sequence[int
     A leader never needs more replicas in sync than the partition has (Partition.effectiveMinIsr); up to 3.3 it does.
     """
     is_capped = not facts.releases or max(facts.releases.values()) > _UNCAPPED_TO
-    minimum = topic.number(MIN_ISR) or 1
-    return [
-        topic.place(number)
-        for number in numbers
-        if (of := topic.partitions[number]).leader is None
-        or len(of.in_sync) < (min(minimum, len(of.replicas)) if is_capped else minimum)
-    ]
+
+    def is_below(number: int) -> bool:
+        of, minimum = topic.partitions[number], facts.minimum(topic, number) or 1
+        return of.leader is None or len(of.in_sync) < (min(minimum, len(of.replicas)) if is_capped else minimum)
+
+    return [topic.place(number) for number in numbers if is_below(number)]
 
 
 def _numbers(topic: AuditedTopic) -> list[int]:
@@ -121,7 +128,7 @@ def coordinator_log_config(facts: AuditFacts) -> Iterator[Exposure]:
             "begin, end or time out",
             Basis.PROVEN,
             stopped,
-            [_in_sync(log, stopped[0])],
+            [_in_sync(facts, stopped[0])],
             [remedy(name, "broker")],
             key="in_sync",
         )
@@ -191,54 +198,86 @@ def _remedy_of_minimum(log: AuditedTopic, minimum: int) -> ChosenRemedy:
     return first_back(behind, two.text) if behind else two
 
 
-def _in_sync(topic: AuditedTopic, place: TopicPartition) -> SeenValue:
-    of = topic.partitions[place.partition]
-    value = f"leader {of.leader}, in sync {list(of.in_sync)}, {MIN_ISR} {topic.number(MIN_ISR)}"
+def _in_sync(facts: AuditFacts, place: TopicPartition) -> SeenValue:
+    topic = facts.topics[place.topic]
+    of, minimum = topic.partitions[place.partition], facts.minimum(topic, place.partition)
+    value = f"leader {of.leader}, in sync {list(of.in_sync)}, {MIN_ISR} {minimum}"
     return SeenValue("Metadata", str(place), value)
 
 
 def unclean_election(facts: AuditFacts) -> Iterator[Exposure]:
     """Unclean elections, where the setting that is seen decides; topics with the same cause are one finding."""
-    by_cause: dict[tuple[ExposureSeverity, str], list[AuditedTopic]] = {}
+    by_cause: dict[_Unclean, list[AuditedTopic]] = {}
     for topic in _judged(facts):
         cause = _unclean(facts, topic)
         if cause is not None:
             by_cause.setdefault(cause, []).append(topic)
-    for (severity, what), topics in by_cause.items():
+    for cause, topics in by_cause.items():
         names = [topic.name for topic in topics]
         yield exposure(
             "unclean-election",
-            severity,
-            f"{some(names, _NAMED)}: {UNCLEAN} is true {what}",
+            cause.severity,
+            f"{some(names, _NAMED)}: {UNCLEAN} is true {cause.where}: {cause.effect}",
             Basis.BY_SETTING,
             names,
-            [SeenValue("DescribeConfigs", f"{UNCLEAN} of {some(names, _NAMED)}", "true")],
-            [remedy("unclean-election", "topic", topic=name) for name in names[:EXAMPLES]],
+            [
+                SeenValue(
+                    "DescribeConfigs", f"{UNCLEAN} of {nodes(cause.at) if cause.at else some(names, _NAMED)}", "true"
+                )
+            ],
+            [
+                *(remedy("unclean-election", "node", broker=node) for node in cause.at),
+                *for_topics(names, lambda topic: remedy("unclean-election", "topic", topic=topic)),
+            ],
             topics=frozenset(names),
-            key=what.partition(":")[0],
+            key=cause.where,
         )
 
 
-def _unclean(facts: AuditFacts, topic: AuditedTopic) -> tuple[ExposureSeverity, str] | None:
+class _Unclean(NamedTuple):
+    """Where it is true, what follows, and the brokers that have it as controllers."""
+
+    severity: ExposureSeverity
+    where: str
+    effect: str
+    at: tuple[BrokerId, ...]
+
+
+def _unclean(facts: AuditFacts, topic: AuditedTopic) -> _Unclean | None:
     """How bad it is for one topic, and why; None if it is off, has no effect, or cannot be seen."""
     found = topic.settings.get(UNCLEAN)
     copied = [number for number in _numbers(topic) if len(topic.partitions[number].replicas) > 1]
-    if found is None or found.value != "true" or not copied or not facts.releases:
+    decided = _unclean_where(facts, found) if found is not None and copied and facts.releases else None
+    if decided is None:
         return None
-    if not facts.has_zookeeper and found.source not in _WHERE:
-        return None
-    where = _WHERE.get(found.source, "on the brokers")
+    where, at = decided
     if not facts.has_zookeeper and max(facts.releases.values()) < _COUNTS_SINCE:
-        return _INFO, f"{where}: KRaft before {_COUNTS_SINCE} ignores it until the upgrade"
+        return _Unclean(_INFO, where, f"KRaft before {_COUNTS_SINCE} ignores it until the upgrade", at)
     if topic.name == TRANSACTION_STATE_TOPIC:
-        return _CRITICAL, f"{where}: an unclean election can lose the outcomes of transactions"
-    is_weak = topic.number(MIN_ISR) == 1 or any(len(topic.partitions[number].in_sync) <= 1 for number in copied)
-    return _CRITICAL if is_weak else _WARN, f"{where}: an unclean election can lose a marker"
+        return _Unclean(_CRITICAL, where, "an unclean election can lose the outcomes of transactions", at)
+    is_weak = any(facts.minimum(topic, number) == 1 or len(topic.partitions[number].in_sync) <= 1 for number in copied)
+    return _Unclean(_CRITICAL if is_weak else _WARN, where, "an unclean election can lose a marker", at)
+
+
+def _unclean_where(facts: AuditFacts, found: SetValue) -> tuple[str, tuple[BrokerId, ...]] | None:
+    """Where it is true and counts, and the brokers that have it as controllers; None if it is false or not seen.
+
+    The active controller takes the first of: the topic, its own node, the cluster-wide default, its own file. A broker
+    that is also a controller shows what the last three are for it (ConfigurationControlManager.getTopicConfig).
+    """
+    where = (
+        _WHERE.get(found.source, "on the brokers" if facts.has_zookeeper else None) if found.value == "true" else None
+    )
+    of_controllers = facts.controllers if found.source != ON_TOPIC else {}
+    at = tuple(node for node, one in of_controllers.items() if one.settings.get(UNCLEAN) == "true")
+    if where is not None and (at or not of_controllers):
+        return where, ()
+    return (f"on {nodes(at)}, which can be the active controller", at) if at else None
 
 
 def unclean_unseen(facts: AuditFacts) -> Iterator[NotAudited]:
-    """Topics whose setting comes from where brokers cannot see what decides: the files of the controllers."""
-    if facts.has_zookeeper or not facts.releases or max(facts.releases.values()) < _COUNTS_SINCE:
+    """Topics whose setting comes from where brokers cannot see what decides: controllers that are no brokers."""
+    if facts.has_zookeeper or not facts.releases or max(facts.releases.values()) < _COUNTS_SINCE or facts.controllers:
         return
     by_file = [
         topic.name
@@ -285,7 +324,7 @@ def replication(facts: AuditFacts) -> Iterator[Exposure]:
             f"{_have(len(stopped))} no leader or too few in-sync replicas now: no marker can be written there",
             Basis.PROVEN,
             [place for _, place in stopped],
-            [_in_sync(*stopped[0])],
+            [_in_sync(facts, stopped[0][1])],
             [remedy("replication", "broker")],
             topics=frozenset(topic.name for topic, _ in stopped),
             key="in_sync",
@@ -312,12 +351,15 @@ def _racks_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Itera
 
 def _minimum_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Iterator[Exposure]:
     """The topics that need all of their replicas in sync."""
-    tight = [topic for topic in topics if (minimum := topic.number(MIN_ISR)) and 1 < _fewest(topic) <= minimum]
+    tight = {topic.name: places for topic in topics if (places := _need_all(facts, topic))}
     if not tight:
         return
-    names = [topic.name for topic in tight]
-    few = [topic.place(number) for topic in tight if _fewest(topic) < REPLICAS for number in _numbers(topic)]
-    lower = [topic for topic in tight if _fewest(topic) >= REPLICAS][:EXAMPLES]
+    names, first = [*tight], next(iter(tight.values()))[0]
+    least = {
+        name: min(len(facts.topics[name].partitions[at.partition].replicas) for at in tight[name]) for name in names
+    }
+    few = [at for name in names if least[name] < REPLICAS for at in tight[name]]
+    lower = [name for name in names if least[name] >= REPLICAS]
     yield exposure(
         "replication",
         _WARN,
@@ -325,14 +367,29 @@ def _minimum_of_topics(facts: AuditFacts, topics: Sequence[AuditedTopic]) -> Ite
         "transaction there can end",
         Basis.BY_SETTING,
         names,
-        [SeenValue("DescribeConfigs", f"{MIN_ISR} of {names[0]}", str(tight[0].value(MIN_ISR)))],
+        [
+            SeenValue(
+                "DescribeConfigs",
+                f"{MIN_ISR} of {first}",
+                str(facts.minimum(facts.topics[first.topic], first.partition)),
+            )
+        ],
         [
             *([more_replicas("replication", facts, few)] if few else []),
-            *(remedy("replication", "min.isr", topic=topic.name, value=_fewest(topic) - 1) for topic in lower),
+            *for_topics(lower, lambda topic: remedy("replication", "min.isr", topic=topic, value=least[topic] - 1)),
         ],
         topics=frozenset(names),
         key=MIN_ISR,
     )
+
+
+def _need_all(facts: AuditFacts, topic: AuditedTopic) -> list[TopicPartition]:
+    """The partitions with several replicas that need each of them in sync."""
+    return [
+        topic.place(number)
+        for number in _numbers(topic)
+        if 1 < len(topic.partitions[number].replicas) <= (facts.minimum(topic, number) or 1)
+    ]
 
 
 def _fewest(topic: AuditedTopic) -> int:
@@ -361,7 +418,7 @@ def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
             Basis.BY_SETTING,
             names,
             [SeenValue("DescribeConfigs", f"{DELETE_RETENTION} of {names[0]}", str(short[0].value(DELETE_RETENTION)))],
-            [remedy("compaction-race", "retention", topic=name) for name in names[:EXAMPLES]],
+            for_topics(names, lambda topic: remedy("compaction-race", "retention", topic=topic)),
             topics=frozenset(names),
             key=DELETE_RETENTION,
         )
@@ -380,7 +437,7 @@ def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
             f"back within {topic.value(DELETE_RETENTION)} ms",
             Basis.PROVEN,
             away,
-            [_in_sync(topic, away[0])],
+            [_in_sync(facts, away[0])],
             [remedy("compaction-race", "back")],
             topics=frozenset(place.topic for place in away),
             key="in_sync",

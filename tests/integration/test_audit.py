@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
+from support.audit_proofs import PROOFS
 from support.audit_runs import Rows, audit_rows, follow, severities
 from support.raw_producer import RawProducer
 from support.sent_requests import sent_requests
@@ -25,7 +26,7 @@ from support.waiting import eventually
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.state.audit.exposure_rows import PeriodicAudit
 from txnwatch.state.model.facts import CensusTaken
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.audit.gathering import gather
 from txnwatch.streaming.client.cluster import Cluster
@@ -135,6 +136,7 @@ def test_a_healthy_cluster_has_no_warning_and_the_old_level_is_raised(
     audited: AuditedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = rows_of(audited, capsys)
+    rows_of(audited, capsys, "--min-severity", "critical", "--fail-on", "warn", codes=[3 if audited.is_4 else 0])
     raised = {"warn old-transaction-version"} if audited.is_4 else set()
     assert severities(rows) == (BY_RELEASE[audited.version] - {"info old-protocol"}) | raised
     follow(audited.kafka, audited.tools, rows)
@@ -214,6 +216,34 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
     assert "one-replica-0" in " ".join(" ".join(row["examples"]) for row in rows if row["check"] == "replication")
     follow(audited.kafka, audited.tools, rows)
     eventually(lambda: severities(rows_of(audited, capsys)) == healthy, 30.0, "every finding to be gone")
+
+
+def test_a_value_on_the_node_of_the_controller_counts(
+    audited: AuditedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Node 1 is broker and controller, node 2 is a broker only: its own value decides nothing."""
+
+    def set_on_node(node: int) -> None:
+        set_on(audited, ConfigResource.Type.BROKER, str(node), unclean_leader_election_enable="true")
+
+        def is_shown() -> bool:
+            with contextlib.closing(connect(audited.kafka)) as cluster:
+                return gather(cluster, None).brokers[BrokerId(node)].settings[UNCLEAN] == "true"
+
+        eventually(is_shown, 20.0, f"the value of node {node}")
+
+    set_on_node(2)
+    assert severities(rows_of(audited, capsys)) == BY_RELEASE[audited.version]
+    set_on_node(1)
+    severity = "info" if audited.version == "3.3.2" else "critical"
+    rows = rows_of(audited, capsys)
+    assert severities(rows) == BY_RELEASE[audited.version] | {f"{severity} unclean-election"}
+    (first, *_) = [row["remedies"][0]["command"] for row in rows if row["check"] == "unclean-election"]
+    PROOFS.ran(audited.version, "unclean-election", first)
+    audited.tools.run(first)
+    eventually(
+        lambda: severities(rows_of(audited, capsys)) == BY_RELEASE[audited.version], 20.0, "the finding to be gone"
+    )
 
 
 class _Lines:

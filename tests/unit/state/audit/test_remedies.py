@@ -18,6 +18,7 @@ from txnwatch.state.model.values import BrokerId, TopicPartition
 from txnwatch.state.text import Grantee
 
 MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
 ONE = {"settings": {MIN_ISR: "1"}}
 OFF = {"transaction.partition.verification.enable": "false"}
 
@@ -139,6 +140,21 @@ def test_one_is_no_plural() -> None:
     assert "1 partition with transactional data" in shown
     assert "broker 2 of 3 accepts a write" in shown
     assert "1 partitions" not in shown
+
+
+def test_what_the_commands_of_a_finding_leave_is_said() -> None:
+    many = [topic(f"topic-{number}", settings={UNCLEAN: ("true", 1)}) for number in range(7)]
+    shown = texts(facts(*many), "unclean-election")
+    assert shown == ["set it to false on the topic: this wins everywhere ..."] * 5 + [
+        "then audit again: it has the commands for 2 more topics"
+    ]
+
+
+def test_a_value_of_the_controllers_node_is_ended_there() -> None:
+    settings = {"process.roles": "broker,controller", UNCLEAN: "true"}
+    of = facts(brokers=[broker(), broker(settings=settings), broker()])
+    first, *_ = [one.command for one in remedies(of, "unclean-election")]
+    assert first[-5:] == ("brokers", "--entity-name", "2", "--add-config", f"{UNCLEAN}=false")
 
 
 ALL_IDS = (TRANSACTIONAL_ID, "*")
