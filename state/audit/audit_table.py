@@ -219,12 +219,11 @@ CHECKS: Final = (
         "`__transaction_state` can lose records or stop. critical: cleanup.policy has delete, one replica, or a "
         "partition without a leader or with fewer in-sync replicas than min.insync.replicas now. warn: "
         "min.insync.replicas is 1, or no less than the replication factor, or all replicas of a partition are in one "
-        "rack of several. info: one replica, if the cluster has one broker",
+        "rack of several; or cleanup.policy of `__consumer_offsets` has delete, if offsets are committed in a "
+        "transaction. info: one replica, if the cluster has one broker",
         "compact, 3 replicas, min.insync.replicas 2; racks that are not set",
         {
-            "compact": RemedyLine(
-                "cleanup.policy", "compact only", _set("__transaction_state", "cleanup.policy=compact")
-            ),
+            "compact": RemedyLine("cleanup.policy", "compact only", _set("{topic}", "cleanup.policy=compact")),
             "replicas": _MORE_REPLICAS,
             "min.isr": RemedyLine(
                 "min.insync.replicas",

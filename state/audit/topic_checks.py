@@ -29,7 +29,7 @@ from txnwatch.state.audit.exposures import (
     remedy,
 )
 from txnwatch.state.audit.releases import SKIPS_MARKERS, Release
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from txnwatch.state.text import counted, quoted, some
 
 CLEANUP: Final = "cleanup.policy"
@@ -106,18 +106,7 @@ def coordinator_log_config(facts: AuditFacts) -> Iterator[Exposure]:
     name, log = "coordinator-log-config", facts.log
     if log is None:
         return
-    policy = log.value(CLEANUP)
-    if policy is not None and "delete" in policy:
-        yield exposure(
-            name,
-            _CRITICAL,
-            f"{CLEANUP} is {policy}: retention deletes transactional ids, and what they had open hangs",
-            Basis.BY_SETTING,
-            [log.name],
-            [SeenValue("DescribeConfigs", CLEANUP, policy)],
-            [remedy(name, "compact")],
-            key=CLEANUP,
-        )
+    yield from _deleted_records(facts, log)
     yield from _single_replicas(facts, log)
     stopped = _below_minimum(facts, log, _numbers(log))
     if stopped:
@@ -145,6 +134,29 @@ def coordinator_log_config(facts: AuditFacts) -> Iterator[Exposure]:
             [remedy(name, "racks")],
             key="racks",
         )
+
+
+def _deleted_records(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]:
+    """Retention of the logs that only compaction may shorten."""
+    name, effects = "coordinator-log-config", {log.name: (_CRITICAL, "transactional ids, and what they had open hangs")}
+    effects[CONSUMER_OFFSETS_TOPIC] = (
+        _WARN,
+        "offsets that were committed in transactions, and their data is read again",
+    )
+    for topic in [log, *(one for one in facts.transactional_topics if one.name == CONSUMER_OFFSETS_TOPIC)]:
+        policy, (severity, effect) = topic.value(CLEANUP), effects[topic.name]
+        if policy is not None and "delete" in policy:
+            yield exposure(
+                name,
+                severity,
+                f"{CLEANUP} of {topic.name} is {policy}: retention deletes {effect}",
+                Basis.BY_SETTING,
+                [topic.name],
+                [SeenValue("DescribeConfigs", f"{CLEANUP} of {topic.name}", policy)],
+                [remedy(name, "compact", topic=topic.name)],
+                topics=frozenset({topic.name} - {log.name}),
+                key=CLEANUP if topic is log else topic.name,
+            )
 
 
 def _single_replicas(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]:

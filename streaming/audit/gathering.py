@@ -1,13 +1,14 @@
 """Asks a cluster for what `txnwatch audit` judges. Every request only reads, and no two ask the same.
 
-With B brokers: what each broker supports, from the start of its connection; Metadata, 1; Fetch of the coordinators'
-log, B or more; DescribeProducers of the topics that the log does not name, B; DescribeConfigs of each broker, of which
-one also returns the settings of up to 500 topics, B; DescribeAcls, 1. docs/audit.md has the reasons.
+With B brokers: what each broker supports, from the start of its connection; Metadata, 1, and 1 more for topics that
+the log names and that are not shown; Fetch of the coordinators' log, B or more; DescribeProducers of the topics that
+the log does not name, B; DescribeConfigs of each broker, of which one also returns the settings of up to 500 topics, B;
+DescribeAcls, 1. docs/audit.md has the reasons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -38,6 +39,7 @@ from txnwatch.streaming.audit.coordinator_history import IdHistories, read_ids
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.hidden_topics import hidden_topics
 from txnwatch.streaming.wire.primitives import present
 
 _TOPICS_AT_ONCE = 500
@@ -58,6 +60,7 @@ def gather(cluster: Cluster, max_log_bytes: int | None, is_wanted: Callable[[str
     transactional, not_described = _transactional(cluster, topics, named)
     if is_wanted is not None:
         transactional = {place for place in transactional if is_wanted(place.topic)}
+    hidden = hidden_from_audit(cluster, {place.topic for place in transactional} - topics.keys())
     judged = {place.topic for place in transactional} | ({TRANSACTION_STATE_TOPIC} & topics.keys())
     of_brokers, settings = _settings(cluster, sorted(judged & topics.keys()))
     brokers = {node: replace(_shown(cluster, node, of_brokers[node]), rack=racks.get(node)) for node in of_brokers}
@@ -74,7 +77,7 @@ def gather(cluster: Cluster, max_log_bytes: int | None, is_wanted: Callable[[str
         has_all_ids=not missing,
         rules=acls.rules,
         is_open=acls.is_open,
-        missing=(*missing, *not_described, *acls.missing),
+        missing=(*missing, *not_described, *hidden, *acls.missing),
         holders=holders_of(topics),
     )
 
@@ -146,6 +149,16 @@ def _transactional(
     by_reason = grouped(problems)
     missing = (NotAudited(f"producers of {some(places, _NAMED)}", why) for why, places in by_reason.items())
     return found, tuple(missing)
+
+
+def hidden_from_audit(cluster: Cluster, topics: Collection[str]) -> tuple[NotAudited, ...]:
+    """Those of some topics that transactions write to and Metadata does not show; a deleted one is left out."""
+    found = hidden_topics(cluster, topics) if topics else {}
+    by_reason = grouped((name, str(why)) for name, why in found.items())
+    return tuple(
+        NotAudited(f"topics {some(sorted(names), _NAMED)}", f"the coordinators' log names them: {why}")
+        for why, names in by_reason.items()
+    )
 
 
 _OfTopic = Mapping[str, SetValue] | Problem

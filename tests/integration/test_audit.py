@@ -192,7 +192,7 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
         create_topic(cluster, "idle-unclean", replicas=[[1, 2]], config={UNCLEAN: "true"})
     topic = ConfigResource.Type.TOPIC
     set_on(audited, topic, "needs-all", min_insync_replicas="3", retention_ms="30000")
-    set_on(audited, topic, CONSUMER_OFFSETS_TOPIC, delete_retention_ms="1000")
+    set_on(audited, topic, CONSUMER_OFFSETS_TOPIC, delete_retention_ms="1000", cleanup_policy="compact,delete")
     set_on(audited, topic, "unclean", unclean_leader_election_enable="true", min_insync_replicas="1")
     set_on(audited, topic, TRANSACTION_STATE_TOPIC, cleanup_policy="compact,delete", min_insync_replicas="1")
     expected = {"warn replication", "critical coordinator-log-config", "warn coordinator-log-config"}
@@ -213,6 +213,7 @@ def test_what_is_bad_is_found_and_what_the_finding_says_ends_it(
     assert severities(rows) - healthy == expected
     about = {row["check"]: " ".join([row["finding"], *row["examples"]]) for row in rows}
     assert [text for text in about.values() if "idle" in text] == [], "topics without transactional data are not judged"
+    assert ("coordinator-log-config", CONSUMER_OFFSETS_TOPIC) in {(row["check"], row["subject"]) for row in rows}
     assert "one-replica-0" in " ".join(" ".join(row["examples"]) for row in rows if row["check"] == "replication")
     follow(audited.kafka, audited.tools, rows)
     eventually(lambda: severities(rows_of(audited, capsys)) == healthy, 30.0, "every finding to be gone")

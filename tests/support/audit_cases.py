@@ -82,6 +82,10 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
         facts(brokers=three("3.9", settings={"transaction.max.timeout.ms": "86400000"})),
     ),
     "log with delete": ("critical coordinator-log-config", facts(log(settings={"cleanup.policy": "compact,delete"}))),
+    "offsets of transactions with delete": (
+        "warn coordinator-log-config",
+        facts(offsets(settings={"cleanup.policy": "compact,delete"})),
+    ),
     "log with one replica": ("critical coordinator-log-config", facts(log(replicas=[1]))),
     "log below its minimum": ("critical coordinator-log-config", facts(log(in_sync=[1]))),
     "log without a leader": ("critical coordinator-log-config", facts(log(leader=None))),
@@ -224,6 +228,10 @@ SILENT: dict[str, tuple[str, AuditFacts]] = {
         facts(log(replicas=[1, 2, 3]), brokers=[broker(rack="a"), broker(), broker()]),
     ),
     "a healthy log": ("coordinator-log-config", facts()),
+    "offsets with delete, and none in a transaction": (
+        "coordinator-log-config",
+        facts(offsets(transactional=False, settings={"cleanup.policy": "compact,delete"})),
+    ),
     "ids in their partitions": ("coordinator-partitions", facts(ids=[an_id()])),
     "a producer id of the past": (
         "producer-id-reused",
