@@ -99,7 +99,8 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
     yield exposure(
         "marker-skipped",
         _INFO if facts.is_single else _CRITICAL,
-        f"{nodes(affected)}: {_without_leader(len(now), len(near))}: a transaction that ends then hangs there",
+        f"{nodes(affected)}: {_without_leader(len(now), len(near))}: a transaction that ends then hangs there"
+        + ("; with one broker none ends then" if facts.is_single else ""),
         Basis.BY_VERSION,
         weak,
         [*_of_release(facts, affected), evidence],

@@ -121,10 +121,12 @@ class PeriodicAudit:
         return ExposureCounts(self.at_ms, critical, warn, info, len(self.missing))
 
 
-def summary(shown: Sequence[Exposure], *, has_all: bool) -> str:
+def summary(shown: Sequence[Exposure], *, has_all: bool, left_out: int = 0) -> str:
     """How many findings there are; an incomplete audit never says that there are none."""
     counts = Counter(one.severity for one in shown)
     found = ", ".join(f"{counts[severity]} {severity}" for severity in ExposureSeverity if counts[severity])
+    if not found and left_out:
+        return f"no finding beside {left_out} that {'is' if left_out == 1 else 'are'} left out"
     if not found:
         return f"no finding of {len(CHECKS)} checks" if has_all else "no finding in what could be checked"
     return found

@@ -314,7 +314,7 @@ def replication(facts: AuditFacts) -> Iterator[Exposure]:
         if len(topic.partitions[number].replicas) == 1
     ]
     if single:
-        place, skips = single[0], bool(facts.brokers_of(*SKIPS_MARKERS))
+        place, skips = single[0], not facts.is_single and bool(facts.brokers_of(*SKIPS_MARKERS))
         replicas = list(facts.topics[place.topic].partitions[place.partition].replicas)
         yield exposure(
             "replication",

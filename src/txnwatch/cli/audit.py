@@ -188,14 +188,22 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         not_checked=tuple(NotChecked(*one) for one in result.missing),
         left_out=(
             *(LeftOut(number, f"findings of {name}", "the worst are shown") for name, number in result.folded.items()),
-            *([LeftOut(len(muted), "findings", "--ignore")] if muted else []),
-            *([LeftOut(len(minor), "findings", f"less than --min-severity {parsed.min_severity}")] if minor else []),
+            *([LeftOut(len(muted), _findings(muted), "--ignore")] if muted else []),
+            *(
+                [LeftOut(len(minor), _findings(minor), f"less than --min-severity {parsed.min_severity}")]
+                if minor
+                else []
+            ),
         ),
         notes=(line,) if (line := unexplained_line(left)) is not None else (),
         also={"unexplained_incidents": [_unexplained(event) for event in left]},
-        summary=f"{summary(shown, has_all=not result.missing)}; {_NOT_LOOKED_FOR}",
+        summary=f"{summary(shown, has_all=not result.missing, left_out=len(muted) + len(minor))}; {_NOT_LOOKED_FOR}",
         found=any(one.severity.rank <= ExposureSeverity(parsed.fail_on or "critical").rank for one in (*shown, *minor)),
     )
+
+
+def _findings(left: Sequence[Exposure]) -> str:
+    return "finding" if len(left) == 1 else "findings"
 
 
 def _unexplained(event: IncidentEvent) -> dict[str, object]:

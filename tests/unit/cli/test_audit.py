@@ -116,6 +116,7 @@ def test_a_finding_about_ids_names_the_owners_of_their_topics() -> None:
 def test_an_incomplete_audit_never_says_that_there_is_nothing() -> None:
     assert summary([], has_all=True) == f"no finding of {len(CHECKS)} checks"
     assert summary([], has_all=False) == "no finding in what could be checked"
+    assert summary([], has_all=True, left_out=2) == "no finding beside 2 that are left out"
     of = facts(topic(replicas=[2]), brokers=[broker("3.9") for _ in range(3)])
     assert summary(audit(of).exposures, has_all=True) == "1 warn"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.audited import broker, facts, offsets, topic
+from support.audited import broker, facts, log, offsets, topic
 from txnwatch.state.audit.audit_facts import AuditFacts
 from txnwatch.state.audit.auditing import audit
 
@@ -22,6 +22,15 @@ def said(of: AuditFacts, check: str) -> list[str]:
 def test_what_one_replica_means_agrees_with_what_the_coordinators_do(release: str, expected: str) -> None:
     (text,) = said(facts(topic(replicas=[2]), brokers=[broker(release) for _ in range(3)]), "replication")
     assert text.endswith(f"one replica: while its broker is away, {expected}")
+
+
+def test_of_one_broker_nothing_is_said_that_needs_a_second_one() -> None:
+    """The coordinator is away with the partition: no transaction ends, so none skips a marker."""
+    of = facts(topic(replicas=[1]), log(replicas=[1]), brokers=[broker("4.4")])
+    (text,) = said(of, "replication")
+    assert text.endswith("one replica: while its broker is away, no transaction there can end")
+    (text,) = said(of, "marker-skipped")
+    assert text.endswith("a transaction that ends then hangs there; with one broker none ends then")
 
 
 @pytest.mark.parametrize(
