@@ -274,10 +274,12 @@ class AuditFacts:
     def minimum(self, topic: AuditedTopic, number: int) -> int | None:
         """The min.insync.replicas of a partition; if the topic has none, it is that of the broker that leads it."""
         found, leader = topic.settings.get(MIN_ISR), topic.partitions[number].leader
-        if found is None or found.source == ON_TOPIC or leader not in self.brokers:
+        of_leader = (
+            self.brokers[leader].settings.get(MIN_ISR) if leader is not None and leader in self.brokers else None
+        )
+        if found is None or found.source == ON_TOPIC or of_leader is None:
             return topic.number(MIN_ISR)
-        text = self.brokers[leader].settings.get(MIN_ISR, found.value)
-        return int(text) if text.isdecimal() else None
+        return int(of_leader) if of_leader.isdecimal() else None
 
     @property
     def away(self) -> list[BrokerId]:

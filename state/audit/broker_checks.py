@@ -14,12 +14,13 @@ from txnwatch.state.audit.audit_facts import (
     AuditedId,
     AuditFacts,
     NotAudited,
+    ReplicasOfPartition,
 )
-from txnwatch.state.audit.exposures import Exposure, SeenValue, exposure, more_replicas, nodes, remedy
+from txnwatch.state.audit.exposures import ChosenRemedy, Exposure, SeenValue, exposure, more_replicas, nodes, remedy
 from txnwatch.state.audit.id_checks import client_version
 from txnwatch.state.audit.releases import SKIPS_MARKERS, TRANSACTION_VERSION, Release
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, BrokerId, DurationMs
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, BrokerId, DurationMs, TopicPartition
 from txnwatch.state.text import counted
 
 VERIFICATION: Final = "transaction.partition.verification.enable"
@@ -91,10 +92,6 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
             key="version",
         )
         return
-    one = [place for place in weak if len(used[place].replicas) == 1]
-    remedies = [more_replicas("marker-skipped", facts, one)] if one else []
-    if now or len(one) < len(near):
-        remedies.insert(0, remedy("marker-skipped", "broker"))
     evidence = SeenValue("Metadata", f"replicas of {weak[0]}", str(list(used[weak[0]].replicas)))
     yield exposure(
         "marker-skipped",
@@ -104,10 +101,21 @@ def marker_skipped(facts: AuditFacts) -> Iterator[Exposure]:
         Basis.BY_VERSION,
         weak,
         [*_of_release(facts, affected), evidence],
-        [*remedies, remedy("marker-skipped", "upgrade")],
+        [*_of_weak(facts, used, weak), remedy("marker-skipped", "upgrade")],
         topics=frozenset(place.topic for place in weak),
         key="replicas",
     )
+
+
+def _of_weak(
+    facts: AuditFacts, used: Mapping[TopicPartition, ReplicasOfPartition], weak: Sequence[TopicPartition]
+) -> Iterator[ChosenRemedy]:
+    """What ends it without an upgrade."""
+    if any(used[place].leader is None or len(used[place].replicas) > 1 for place in weak):
+        yield remedy("marker-skipped", "broker")
+    one = [place for place in weak if len(used[place].replicas) == 1]
+    if one:
+        yield more_replicas("marker-skipped", facts, one)
 
 
 def _without_leader(now: int, near: int) -> str:

@@ -408,15 +408,19 @@ def _fewest(topic: AuditedTopic) -> int:
     return min((len(topic.partitions[number].replicas) for number in _numbers(topic)), default=1)
 
 
+def _compacted(facts: AuditFacts) -> list[tuple[AuditedTopic, int]]:
+    """The topics with several replicas that are compacted, and how long their markers are kept."""
+    kept = [(topic, topic.number(DELETE_RETENTION)) for topic in facts.transactional_topics]
+    return [
+        (topic, kept_ms)
+        for topic, kept_ms in kept
+        if kept_ms is not None and "compact" in (topic.value(CLEANUP) or "") and _fewest(topic) > 1
+    ]
+
+
 def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
     """Markers that compaction removes before a replica that was away has copied them."""
-    copied = [
-        (topic, kept_ms)
-        for topic in facts.transactional_topics
-        if "compact" in (topic.value(CLEANUP) or "")
-        and _fewest(topic) > 1
-        and (kept_ms := topic.number(DELETE_RETENTION)) is not None
-    ]
+    copied = _compacted(facts)
     if all(one.settings.get(CLEANER) == "false" for one in facts.brokers.values()):
         return  # nothing is compacted
     short = [topic for topic, kept_ms in copied if kept_ms < _HOUR_MS]
