@@ -274,12 +274,11 @@ class AuditFacts:
     def minimum(self, topic: AuditedTopic, number: int) -> int | None:
         """The min.insync.replicas of a partition; if the topic has none, it is that of the broker that leads it."""
         found, leader = topic.settings.get(MIN_ISR), topic.partitions[number].leader
-        of_leader = (
-            self.brokers[leader].settings.get(MIN_ISR) if leader is not None and leader in self.brokers else None
-        )
-        if found is None or found.source == ON_TOPIC or of_leader is None:
+        if found is None or found.source == ON_TOPIC:
             return topic.number(MIN_ISR)
-        return int(of_leader) if of_leader.isdecimal() else None
+        leads = self.brokers.get(leader) if leader is not None else None
+        text = leads.settings.get(MIN_ISR, "") if leads is not None else ""
+        return int(text) if text.isdecimal() else None
 
     @property
     def away(self) -> list[BrokerId]:

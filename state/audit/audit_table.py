@@ -23,6 +23,7 @@ from txnwatch.state.model.verdicts import Reason, Verdict
 _CRITICAL, _WARN, _INFO = ExposureSeverity
 _TOPIC_SETTINGS = "DescribeConfigs on the topics"
 _CLUSTER_SETTINGS = "DescribeConfigs on the cluster"
+_BOTH_SETTINGS = "DescribeConfigs on the topics; for what a topic does not set itself, on the cluster"
 _UNCLEAN = "unclean.leader.election.enable"
 _ALTER = ("kafka-configs.sh", "--alter")
 _BROKERS_BACK: Final = RemedyLine("a broker is away", "bring the brokers back that have the partition")
@@ -317,7 +318,7 @@ CHECKS: Final = (
                 _set("{topic}", f"{_UNCLEAN}=false"),
             ),
         },
-        _TOPIC_SETTINGS,
+        _BOTH_SETTINGS,
         "DescribeConfigs of topics and of brokers",
         ("KAFKA-7408", "KAFKA-20716"),
         explains=(_LOST_MARKER, _LOST_ID),
@@ -341,7 +342,7 @@ CHECKS: Final = (
             "broker": _BROKERS_BACK,
             "racks": RemedyLine("one rack", "reassign the partitions to brokers of several racks"),
         },
-        _TOPIC_SETTINGS,
+        _BOTH_SETTINGS,
         "Metadata, DescribeProducers, DescribeConfigs of topics and of brokers",
         explains=(_STUCK,),
     ),

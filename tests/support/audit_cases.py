@@ -150,7 +150,9 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
     "a minimum of 2 of one replica on 3.3": ("critical replication", facts(topic(replicas=[1]), brokers=three("3.3"))),
     "all replicas needed by the leader's own minimum": (
         "warn replication",
-        facts(topic(leader=3), brokers=[broker(), broker(), broker(settings={MIN_ISR: "3"})]),
+        facts(
+            topic(leader=3, settings={MIN_ISR: ("2", 5)}), brokers=[broker(), broker(), broker(settings={MIN_ISR: "3"})]
+        ),
     ),
     "all replicas needed": ("warn replication", facts(topic(settings={MIN_ISR: "3"}))),
     "one rack": (
@@ -296,7 +298,11 @@ SILENT: dict[str, tuple[str, AuditFacts]] = {
     "a minimum of 2 of 3": ("replication", facts()),
     "all replicas needed by the minimum of a broker that does not lead": (
         "replication",
-        facts(topic(settings={MIN_ISR: "3"}), brokers=[broker(settings={MIN_ISR: "2"}), broker(), broker()]),
+        facts(topic(settings={MIN_ISR: ("3", 5)}), brokers=[broker(settings={MIN_ISR: "2"}), broker(), broker()]),
+    ),
+    "all replicas needed by the minimum of some broker, and that of the leader is hidden": (
+        "replication",
+        facts(topic(settings={MIN_ISR: ("3", 5)})),
     ),
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from txnwatch.state.audit.audit_facts import (
+    MIN_ISR,
     AnswerOfBroker,
     AuditedId,
     AuditedTopic,
@@ -82,7 +83,10 @@ def topic(
         name,
         {0: ReplicasOfPartition(leader, tuple(replicas), tuple(replicas if in_sync is None else in_sync))},
         frozenset({0} if transactional else ()),
-        {key: SetValue(*value) if isinstance(value, tuple) else SetValue(value, 5) for key, value in given.items()},
+        {
+            key: SetValue(*value) if isinstance(value, tuple) else SetValue(value, 1 if key == MIN_ISR else 5)
+            for key, value in given.items()
+        },
         **more,
     )
 
