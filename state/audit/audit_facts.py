@@ -291,6 +291,12 @@ class AuditFacts:
         return any(has_zookeeper(broker.versions) for broker in self.brokers.values() if broker.problem is None)
 
     @property
+    def is_level_unknown(self) -> bool:
+        """Whether all brokers that answer support transaction.version 2, and none knows the cluster's level."""
+        has_answer = any(broker.problem is None for broker in self.brokers.values())
+        return has_answer and self.transaction_version is None and not self.is_below_version_2
+
+    @property
     def is_below_version_2(self) -> bool:
         """Whether transaction.version is certainly below 2: by its level, or because a broker does not support 2."""
         level = self.transaction_version

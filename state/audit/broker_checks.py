@@ -57,7 +57,7 @@ def releases_unknown(facts: AuditFacts) -> Iterator[NotAudited]:
             )
         elif broker.settings_problem is not None:
             yield NotAudited(f"settings of broker {node}", str(broker.settings_problem))
-    if facts.transaction_version is None and not facts.is_below_version_2:
+    if facts.is_level_unknown:
         yield NotAudited(
             f"level of {TRANSACTION_VERSION}", "no broker knows the levels of the cluster's features now: audit again"
         )

@@ -29,8 +29,9 @@ from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import AuditRow, row_of_exposure, summary
 from txnwatch.state.audit.exposures import Exposure, explained, of_the_week, unexplained, unexplained_line
 from txnwatch.state.audit.left_out import NO_CHECKS
-from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.audit.gathering import gather
 from txnwatch.streaming.client.cluster import Cluster
@@ -167,7 +168,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     facts = gather(cluster, parsed.max_log_bytes, parsed.topic.fullmatch if parsed.topic is not None else None)
     result = audit(facts)
     gc.enable()
-    incidents = of_the_week(_events(parsed), facts.now_ms) if parsed.incidents else None
+    incidents, unread = _incidents(parsed, facts.now_ms) if parsed.incidents else (None, ())
     left = unexplained(result.exposures, incidents or ())
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     admin = Grantee(parsed.bootstrap_server, principal, is_configured=is_configured)
@@ -185,7 +186,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
             )
             for one in shown
         ],
-        not_checked=tuple(NotChecked(*one) for one in result.missing),
+        not_checked=(*(NotChecked(*one) for one in result.missing), *unread),
         left_out=(
             *(LeftOut(number, f"findings of {name}", "the worst are shown") for name, number in result.folded.items()),
             *([LeftOut(len(muted), _findings(muted), "--ignore")] if muted else []),
@@ -219,8 +220,13 @@ def _is_muted(one: Exposure, ignored: Sequence[tuple[str, str | None]]) -> bool:
     return any(one.check.name == check and subject in {None, one.key} for check, subject in ignored)
 
 
-def _events(parsed: argparse.Namespace) -> Iterator[IncidentEvent]:
-    """The events of the events topic; records that are no events are left out."""
+def _incidents(
+    parsed: argparse.Namespace, now_ms: TimestampMs
+) -> tuple[list[IncidentEvent] | None, tuple[NotChecked, ...]]:
+    """The incidents of the last week; None if the events topic cannot be read, which hides no finding."""
     from txnwatch.cli.events_access import read_events_topic  # noqa: PLC0415 - imports confluent_kafka
 
-    return (one for one in read_events_topic(parsed) if isinstance(one, IncidentEvent))
+    try:
+        return of_the_week((one for one in read_events_topic(parsed) if isinstance(one, IncidentEvent)), now_ms), ()
+    except BrokerError as exc:
+        return None, (NotChecked("incidents of the last week", str(exc)),)

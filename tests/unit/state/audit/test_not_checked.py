@@ -26,3 +26,7 @@ UNCLEAN = "unclean.leader.election.enable"
 def test_what_cannot_be_certain_says_what_it_would_need(of: AuditFacts, what: str) -> None:
     assert missing(of) == [what]
     assert found(of) == []
+
+
+def test_of_brokers_that_do_not_answer_nothing_more_is_said() -> None:
+    assert missing(facts(brokers=[broker(problem=HIDDEN)])) == ["broker 2", "broker 3", "broker 1"]
