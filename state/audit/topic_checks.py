@@ -180,10 +180,12 @@ def _single_replicas(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]
 
 
 def _minimum_of_log(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]:
-    name, minimum, places = "coordinator-log-config", log.number(MIN_ISR), [log.place(at) for at in _numbers(log)]
+    name, places = "coordinator-log-config", [log.place(at) for at in _numbers(log)]
     least = min((len(of.replicas) for of in log.partitions.values()), default=1)
-    if minimum is None or least == 1:
+    known = [minimum for at in _numbers(log) if (minimum := facts.minimum(log, at)) is not None]
+    if not known or least == 1:
         return
+    minimum = 1 if 1 in known else max(known)
     if minimum == 1:
         finding = f"{MIN_ISR} is 1: a power failure of one broker can lose an outcome that the client was told"
     elif minimum >= least:
@@ -464,7 +466,7 @@ def retention_below_timeout(facts: AuditFacts) -> Iterator[Exposure]:
     """Retention that deletes data before its transaction has to end."""
     for topic in facts.transactional_topics:
         retention = topic.number(RETENTION)
-        if retention is None or retention <= 0 or "delete" not in (topic.value(CLEANUP) or ""):
+        if retention is None or retention < 0 or "delete" not in (topic.value(CLEANUP) or ""):
             continue
         longest = max(facts.writers.get(topic.name, ()), key=lambda one: one.last.timeout_ms, default=None)
         if longest is None or longest.last.timeout_ms <= retention:

@@ -94,6 +94,10 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
         "warn coordinator-log-config",
         facts(log(replicas=[1, 2], settings={MIN_ISR: "3"})),
     ),
+    "log with a minimum of 1 that is the leader's": (
+        "warn coordinator-log-config",
+        facts(log(settings={MIN_ISR: ("2", 5)}), brokers=three("4.2", settings={MIN_ISR: "1"})),
+    ),
     "log that needs all": ("warn coordinator-log-config", facts(log(settings={MIN_ISR: "3"}))),
     "log in one rack": (
         "warn coordinator-log-config",
@@ -136,6 +140,10 @@ FIRES: dict[str, tuple[str, AuditFacts]] = {
     "compacted, and a replica is away": (
         "warn compaction-race",
         facts(offsets(settings={"delete.retention.ms": "86400000"}, in_sync=[1, 2])),
+    ),
+    "no retention at all": (
+        "warn retention-below-timeout",
+        facts(topic(settings={"retention.ms": "0"}), ids=[an_id()]),
     ),
     "a minute of retention": (
         "warn retention-below-timeout",
