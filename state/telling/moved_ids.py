@@ -65,15 +65,6 @@ def _of_producer(moved: MovedId) -> str:
     return f", of producer id {moved.producer_id}," if moved.producer_id is not None else ""
 
 
-def moved_warning(names: str, count: int) -> str:
-    """What `doctor` says about such ids."""
-    ids = f"{count} id{'' if count == 1 else 's'}"
-    return (
-        f"the {_CHANGED}: records of {ids} ({names}) are in another partition than that of the name. "
-        "After a restart of the brokers no coordinator finds them, and what they have open hangs"
-    )
-
-
 def known_text(moved: MovedId, producer_id: ProducerId) -> str:
     """What that means for an id that a coordinator knows, with this producer id."""
     if moved.producer_id != producer_id:
@@ -90,9 +81,3 @@ def fence_text(moved: MovedId) -> str:
         f"the id again in {log_numbered(moved.belongs)}, with another producer id: it would end nothing, and fence "
         "nobody. Who has the former producer id cannot begin or end a transaction (INVALID_PRODUCER_ID_MAPPING)"
     )
-
-
-MOVED_FIX: Final = (
-    "run txnwatch find-hanging, and restart the applications of these ids: each gets a new producer id. Do not change "
-    "the number of partitions of __transaction_state again"
-)

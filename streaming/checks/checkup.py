@@ -56,7 +56,6 @@ from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.log.hidden_participants import hidden_of
 from txnwatch.streaming.log.lookups import BatchList, list_extents, read_parts
-from txnwatch.streaming.log.moved_records import read_moved_names
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader
@@ -153,7 +152,6 @@ class Checkup:
         internal_rights: the rights on `__transaction_state` and `__consumer_offsets`, which need not exist.
         hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
         has_unseen_log: whether no broker shows `__transaction_state`, although there is transactional data or an id.
-        moved_ids: those whose records are not in the partition of `__transaction_state` that their name has now.
         clocks: bounds on the clocks of the brokers and of the active controller.
     """
 
@@ -172,7 +170,6 @@ class Checkup:
     hidden: dict[str, Problem] = field(default_factory=dict)
     has_unseen_log: bool = False
     transactional_ids: tuple[str, ...] = ()
-    moved_ids: tuple[str, ...] = ()
     clocks: SeenClocks = field(default_factory=SeenClocks)
 
 
@@ -206,16 +203,8 @@ def check_up(cluster: Cluster, events_topic: str) -> Checkup:
         hidden=_hidden(cluster, listing) if listing is not None else {},
         has_unseen_log=TRANSACTION_STATE_TOPIC not in metadata.topics and not is_unused,
         transactional_ids=_ids(listing),
-        moved_ids=tuple(_moved_ids(cluster)),
         clocks=second_look(cluster, looked),
     )
-
-
-def _moved_ids(cluster: Cluster) -> list[str]:
-    try:
-        return read_moved_names(cluster)
-    except BrokerError:
-        return []
 
 
 def _topic_rights(cluster: Cluster, topic: str) -> TopicRights:

@@ -67,11 +67,14 @@ def begun(kafka: EmbeddedKafka) -> tuple[RawProducer, TopicPartition]:
     return producer, at
 
 
+def misplaced(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in answer["rows"] if row["check"] in {"coordinator-partitions", "log"}]
+
+
 def test_what_happened_is_said_and_the_printed_step_ends_it(
     changed: EmbeddedKafka, ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, answer = ask("doctor")
-    assert (code, [row for row in answer["rows"] if row["check"] == "log"]) == (0, [])
+    assert misplaced(ask("audit")[1]) == []
     producer, at = begun(changed)
     name = producer.transactional_id
     was, belongs = (f"{TRANSACTION_STATE_TOPIC}-{coordinator_partition(name, count)}" for count in (BEFORE, AFTER))
@@ -107,10 +110,10 @@ def test_what_happened_is_said_and_the_printed_step_ends_it(
     states = [(row["partition"], row["transaction_state"]) for row in answer["rows"]]
     assert states == [(coordinator_partition(name, BEFORE), state) for state in ("Empty", "Ongoing")]
     assert ask("decode", "--transactional-id", unique("nobody"))[1]["rows"] == []
-    _, answer = ask("doctor")
-    (warned,) = [row for row in answer["rows"] if row["check"] == "log"]
-    assert (warned["subject"], warned["status"]) == (TRANSACTION_STATE_TOPIC, "warning")
-    assert name in warned["detail"]
+    (found,) = misplaced(ask("audit")[1])
+    assert (found["severity"], found["subject"]) == ("critical", TRANSACTION_STATE_TOPIC)
+    assert name in found["transactional_ids"]
+    assert misplaced(ask("doctor")[1]) == [], "the audit alone checks it"
     with contextlib.closing(connect(changed)) as cluster:
         RawProducer(cluster, name).init()
     code, answer = ask("explain", name)

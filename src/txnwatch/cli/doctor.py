@@ -27,7 +27,6 @@ from txnwatch.cli.doctor_rows import (
     grant_line,
     http_rows,
     internal_right,
-    moved_rows,
     owner_rows,
     partition_rows,
     push_rows,
@@ -78,7 +77,6 @@ def diagnose(checkup: Checkup, caller: Caller) -> list[CheckRow]:
     return [
         *_brokers(checkup),
         *partition_rows(checkup.replicas),
-        *moved_rows(checkup.moved_ids),
         *_ids(checkup, caller),
         *topic_rights(checkup, caller),
         *_cluster(checkup, caller),

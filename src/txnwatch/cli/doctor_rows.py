@@ -29,9 +29,8 @@ from txnwatch.state.model.values import (
     ErrorCode,
     TimestampMs,
 )
-from txnwatch.state.telling.moved_ids import MOVED_FIX, moved_warning
 from txnwatch.state.telling.replica_words import BLOCKED_MEANS, LAST_MEANS, repair_step, replicas_text
-from txnwatch.state.text import Grantee, counted, grouped, some, some_names
+from txnwatch.state.text import Grantee, counted, grouped, some
 from txnwatch.streaming.checks.checkup import (
     CensusBytes,
     Checkup,
@@ -537,10 +536,3 @@ def _said_of(one: PartitionReplicas) -> tuple[str, str, str]:
     if one.leader is None:
         return "leader", f"{text}: nothing about this partition can be read", fix
     return "replicas", f"{text}: {BLOCKED_MEANS if one.is_short else LAST_MEANS}", fix
-
-
-def moved_rows(moved_ids: Sequence[str]) -> Iterator[CheckRow]:
-    """One row if the number of partitions of the coordinators' log was changed."""
-    if moved_ids:
-        detail = moved_warning(some_names(moved_ids, _NAMED), len(moved_ids))
-        yield CheckRow("log", TRANSACTION_STATE_TOPIC, Health.WARNING, detail, "all", MOVED_FIX)

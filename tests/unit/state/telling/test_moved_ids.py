@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.telling.moved_ids import MovedId, fence_text, known_text, last_text, moved_text, moved_warning
+from txnwatch.state.telling.moved_ids import MovedId, fence_text, known_text, last_text, moved_text
 
 MEANS = {
     S.ONGOING: "nothing of it was committed",
@@ -33,8 +33,6 @@ def test_what_happened_has_both_partitions() -> None:
     text = moved_text(moved(S.ONGOING))
     assert "(KAFKA-7771): the records of this id are in __transaction_state-0" in text
     assert text.endswith("with 8 partitions it belongs to __transaction_state-4.")
-    assert "records of 1 id (checkout-1)" in moved_warning("checkout-1", 1)
-    assert "records of 3 ids (checkout-1" in moved_warning("checkout-1 and 2 more", 3)
 
 
 def test_an_id_that_has_started_again_is_known_under_another_producer_id() -> None:
