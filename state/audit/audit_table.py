@@ -268,8 +268,8 @@ CHECKS: Final = (
                 "there is no supported way back. First stop the applications of these ids, which must end their open "
                 "transactions: after its restart a broker finds no such id, and what is open then hangs. Then restart "
                 "all brokers, because each reads the count at its start, run `txnwatch find-hanging`, and start the "
-                "applications: each gets a new producer id. Do not change the number again. The misplaced records expire "
-                "after transactional.id.expiration.ms",
+                "applications: each gets a new producer id. Do not change the number again. The misplaced records "
+                "expire after transactional.id.expiration.ms",
             )
         },
         "none",
