@@ -38,6 +38,7 @@ from txnwatch.state.incidents.untold import Untold
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
     Action,
+    EndKind,
     ExpectedOutcome,
     IncidentEvent,
     IncidentStatus,
@@ -148,6 +149,19 @@ class Book:
         seen = self.outcome_of(incident).outcome if is_told else incident.expected_outcome
         return seen == ExpectedOutcome.UNKNOWN
 
+    def found_under_later_id(self, record: IncidentEvent) -> IncidentEvent | None:
+        """The incident of a hang that was found here, if an open record about the same hang has an earlier id of it.
+
+        An incident that has ended has none: then each id of the hang is earlier.
+        """
+        evidence = self.findings.get(record.span) if record.span is not None else None
+        if evidence is None or evidence.start_offset != record.txn_start_offset:
+            return None
+        own = self.store.known.get(self.findings.incident_of(record.span) or "")
+        if own is None or not is_same_span(own, record) or not record.is_open or record.is_by_hand:
+            return None
+        return own if self.store.is_earlier(record, own) else None
+
     def defends(self, known: IncidentEvent | None) -> bool:
         """Whether this process answers the records of other writers about an incident, if it speaks."""
         if known is None or known.is_by_hand or not self.is_ours(known):
@@ -192,7 +206,7 @@ class Book:
         known = self.store.known[record.incident_id]
         action = believed_action(record, known, self.acted.get(record.incident_id)) if known.is_open else known.action
         self.store.enter(replace(known, sequence=max(known.sequence, record.sequence), action=action))
-        self.untold.mark(record.incident_id)
+        self.untold.answer(record)
 
     def is_ours(self, incident: IncidentEvent) -> bool:
         """Whether this instance may end an incident, or decide about it: others watch other topics."""
@@ -272,12 +286,16 @@ class Book:
         return resolved(self.as_found(incident), now_ms, resolution)
 
     def stored(self, event: IncidentEvent) -> None:
-        """Takes an event of this process, as the latest of its incident."""
+        """Takes an event of this process, as the latest of its incident.
+
+        A refuted one may hang later: if another instance says so since, it is read afresh.
+        """
         self.store.enter(event)
-        if event.status is IncidentStatus.OPENED:
+        if event.resolution is None or event.resolution.how is EndKind.REFUTED:
             self._ended_here.discard(event.incident_id)
-        elif not event.is_open:
+        else:
             self._ended_here.add(event.incident_id)
+        if not event.is_open:
             self.forget_found(event.incident_id)
 
     def continues(self, opened: IncidentEvent, candidate: TransactionCandidate | None) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer
@@ -298,7 +298,7 @@ def changed(book: Book, known: IncidentEvent, event: IncidentEvent) -> Plan[None
         yield Change(event, then)
 
 
-_DOUBLE = "another open incident is about the same transaction"
+DOUBLE: Final = "another open incident is about the same transaction"
 
 
 @dataclass(slots=True)
@@ -327,7 +327,7 @@ class OpenChecks:
                 yield from changed(book, incident, book.as_found(update))
         left = book.left_to_us(now_ms)
         for incident in [one for one in left if store.is_double(one)]:
-            yield from self._end(incident, Happening.DOUBLED, no_longer_open(now_ms, _DOUBLE), now_ms)
+            yield from self._end(incident, Happening.DOUBLED, no_longer_open(now_ms, DOUBLE), now_ms)
         for incident, resolution in (yield from contradictions(book, store.left_to_us(now_ms), now_ms)):
             yield from self._end(incident, Happening.CONTRADICTED, resolution, now_ms)
         if self.follow_up.is_waiting:

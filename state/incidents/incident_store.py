@@ -270,6 +270,14 @@ class IncidentStore:
         times = sum(1 for _ in self.used_ids(incident_id))
         return repeat_incident_id(incident_id, times) if times else incident_id
 
+    def is_earlier(self, record: IncidentEvent, own: IncidentEvent) -> bool:
+        """Whether the id of a record comes before that of an open incident, in the order in which ids are used."""
+        if record.first_id is None or record.incident_id == own.incident_id:
+            return False
+        in_order = (*self.used_ids(record.first_id), self.unused(record.first_id))
+        own_id = own.incident_id if own.is_open else None
+        return next((one for one in in_order if one in {record.incident_id, own_id}), None) == record.incident_id
+
     def sent(self, events: Iterable[IncidentEvent]) -> None:
         """Registers events that are on their way to the topic and will be read back from it."""
         for event in events:

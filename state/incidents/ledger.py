@@ -29,7 +29,7 @@ from typing import Any
 from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.checking import OpenChecks
+from txnwatch.state.incidents.checking import DOUBLE, OpenChecks
 from txnwatch.state.incidents.confirm import ConfirmationQueues, CountedConfirmations
 from txnwatch.state.incidents.event_builder import fitting, named
 from txnwatch.state.incidents.found_incidents import (
@@ -302,7 +302,7 @@ class Ledger:
         voice = yield from ask(AskToSpeak())
         self.book.tells_transactions = voice.of_transactions
         if self.speaks and not (voice.speaks and voice.reign == self._reign):
-            yield from self._fall_silent()
+            yield from self._fall_silent(now_ms)
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
                 self.store.hidden.add(record.incident_id)
@@ -337,6 +337,8 @@ class Ledger:
         taken = self.store.take(record, now_ms)
         if taken is None or (self.speaks and (taken.is_own or self.store.stands_behind(record))):
             return  # our own event follows it
+        if taken.is_next:
+            yield from self._take_name(record, now_ms)
         known = self.store.known.get(record.incident_id)
         if self.speaks and self.book.defends(known):
             self.book.follow(record)
@@ -349,9 +351,24 @@ class Ledger:
         elif known is not None:
             self.book.untold.mark(record.incident_id)
 
-    def _fall_silent(self) -> Plan[None]:
+    def _take_name(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
+        """Lets a hang that was found here go on under the id of a record, if that is an earlier one."""
+        own = self.book.found_under_later_id(record)
+        then = self.book.step(own, Happening.EARLIER_ID)
+        if own is None or then is NextStep.NOTHING:
+            return
+        if then is NextStep.END_AND_RENAME:
+            yield Change(self.book.end_of(own, no_longer_open(now_ms, DOUBLE), now_ms), NextStep.END)
+        renamed = replace(own, incident_id=record.incident_id, status=IncidentStatus.UPDATED, action=None)
+        yield Change(replace(renamed, resolution=None), NextStep.RENAME)
+        self.book.continues(renamed, None)
+
+    def _fall_silent(self, now_ms: TimestampMs) -> Plan[None]:
         """What the topic has not taken is untold, and what is on its way to it may be."""
         self.speaks = False
+        for record in self.book.untold.take_unanswered():
+            self.book.hear_outcome(record)
+            self.book.adopt(record, now_ms)
         for event in (yield from ask(FallSilent())):
             self.store.unsent(event)
             self.book.untold.keep(event)

@@ -37,12 +37,14 @@ class NextStep(StrEnum):
     ADOPT = "take over the content that was found here; publish it if it differs"
     UPDATE = "publish `updated`"
     END = "publish `resolved`"
+    END_AND_RENAME = "publish `resolved`; what was found here goes on under the other id"
+    RENAME = "what was found here goes on under the other id"
     END_SPENT = "publish `resolved`; the id is never used again"
     CLAIM = "take it as a claim, which the next check reads afresh"
     TELL_AGAIN = "publish what is known here again, above the sequence of the record"
 
 
-UNPUBLISHED: Final = frozenset({NextStep.ADOPT})  # the steps whose event is only stored
+UNPUBLISHED: Final = frozenset({NextStep.ADOPT, NextStep.RENAME})  # the steps whose event is only stored
 UNSTORED: Final = frozenset({NextStep.END_SPENT})  # those whose event is only published
 
 
@@ -58,6 +60,7 @@ class Happening(Enum):
     DECIDED = "The automatic abort has decided, or its marker has a result"
     OVER = "The log, the coordinator or the leader shows that it is over"
     DOUBLED = "Another open incident is about the same transaction"
+    EARLIER_ID = "Another writer has an open record about the hang that was found here, under an earlier id of it"
     CONTRADICTED = "A fresh read contradicts what others have published"
     FOREIGN_RECORD = "A record of another writer, a tombstone or a record that is no event follows on the events topic"
     ID_IS_SPENT = "A record uses up the sequences of its id"
@@ -105,6 +108,11 @@ LIFE: Final[dict[Happening, Row]] = {
         *(_N, NextStep.END, NextStep.END, _N), why="An end needs evidence, and whoever speaks may have it."
     ),
     Happening.DOUBLED: Row(*(_N, NextStep.END, NextStep.END, _N), why="One transaction has one open incident."),
+    Happening.EARLIER_ID: Row(
+        *(_N, _N, NextStep.END_AND_RENAME, NextStep.RENAME),
+        why="Of two instances that both speak, one may have ended the incident and opened it again. The first id under "
+        "which it is open is its name for both. Only the id is taken over, and an id never changes back.",
+    ),
     Happening.CONTRADICTED: Row(
         *(_N, NextStep.END, _N, _N),
         why="Anyone who may write the events topic can publish a healthy transaction. What was found here is checked "

@@ -5,7 +5,8 @@ another writer has taken the place of its event. Once this process speaks, it pu
 above every sequence on the topic.
 
 Law: two writers never answer each other without end. The first answer to a record of another writer comes in the next
-round; each further one about the same incident comes after a pause, which is twice as long each time.
+round; each further one about the same incident comes after a pause, which is twice as long each time. What is not
+answered when this process falls silent is taken over, as a record that it reads later.
 
 Apart: book.py has what is known of an incident, and this what the topic lacks.
 """
@@ -31,6 +32,7 @@ class Untold:
     _left: dict[str, None] = field(default_factory=dict)
     _openings: dict[str, IncidentEvent] = field(default_factory=dict)
     _answers: dict[str, Attempts] = field(default_factory=dict)
+    _unanswered: dict[str, IncidentEvent] = field(default_factory=dict)  # the last record of another writer
 
     def __bool__(self) -> bool:
         return bool(self._left)
@@ -48,10 +50,20 @@ class Untold:
         """The last record of the incident may not be what this process knows."""
         self._left[incident_id] = None
 
+    def answer(self, record: IncidentEvent) -> None:
+        """A record of another writer has taken the place of the event of this process."""
+        self._left[record.incident_id] = None
+        self._unanswered[record.incident_id] = record
+
     def told(self, incident_id: str) -> None:
         """The topic says what this process knows."""
-        self._left.pop(incident_id, None)
-        self._openings.pop(incident_id, None)
+        for kept in (self._left, self._openings, self._unanswered):
+            kept.pop(incident_id, None)
+
+    def take_unanswered(self) -> list[IncidentEvent]:
+        """The records that this process has not answered; each is returned once."""
+        records, self._unanswered = list(self._unanswered.values()), {}
+        return records
 
     def take_opening(self, incident_id: str) -> IncidentEvent | None:
         """The first event of an incident that was never published; None for none."""
@@ -62,6 +74,7 @@ class Untold:
         due = [one for one in self._left if may_be_told(one) and self._is_due(one, now_ms)]
         for one in due:
             del self._left[one]
+            self._unanswered.pop(one, None)
         return due
 
     def _is_due(self, incident_id: str, now_ms: TimestampMs) -> bool:
@@ -79,4 +92,5 @@ class Untold:
         """Drops what is kept about incidents that are no longer known."""
         self._left = {one: None for one in self._left if one in known}
         self._openings = {one: event for one, event in self._openings.items() if one in known}
+        self._unanswered = {one: record for one, record in self._unanswered.items() if one in known}
         self._answers = {one: answers for one, answers in self._answers.items() if one in known}

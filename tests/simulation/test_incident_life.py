@@ -11,8 +11,9 @@ from unittest import mock
 import pytest
 
 from simulation.abort import run_with_abort
-from simulation.run import USUAL
+from simulation.run import USUAL, RunOutcome
 from simulation.test_abort import LATE_OR_LOST
+from simulation.two_watchers import run_two_watchers
 from simulation.world import Setting
 from txnwatch.state.incidents.life import LIFE, Happening, Known, NextStep, step
 
@@ -26,6 +27,7 @@ class Planted(NamedTuple):
         forging: whether a client forges events.
         hides: whether it also writes records that are no events.
         mode: of the automatic abort, whose decisions are published behind any record.
+        are_two: whether there are two watchers, which sometimes both speak.
     """
 
     happens: Happening
@@ -35,14 +37,16 @@ class Planted(NamedTuple):
     hides: bool = False
     mode: str = "on"
     settings: tuple[Setting, ...] = (USUAL, LATE_OR_LOST)
+    are_two: bool = False
 
     def is_found(self, seed: int) -> bool:
         """Whether one of the worlds of a seed shows it."""
-        worlds = (
-            run_with_abort(seed, setting, forging=self.forging, hides=self.hides, mode=self.mode)
-            for setting in self.settings
-        )
-        return any(world.problems for world in worlds)
+        return any(self._run(seed, setting).problems for setting in self.settings)
+
+    def _run(self, seed: int, setting: Setting) -> RunOutcome:
+        if self.are_two:
+            return run_two_watchers(seed, setting, faulty=True, forging=self.forging)
+        return run_with_abort(seed, setting, forging=self.forging, hides=self.hides, mode=self.mode)
 
 
 H, NO_STEP = Happening, NextStep.NOTHING
@@ -62,6 +66,9 @@ PLANTED: dict[str, Planted] = {
     ),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}, 409),
+    "a hang keeps an id of each watcher": Planted(
+        H.EARLIER_ID, {"found": NO_STEP, "ended": NO_STEP}, 310093128, forging=False, settings=(USUAL,), are_two=True
+    ),
     "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}, 165),
     "a record of another writer is believed": Planted(H.FOREIGN_RECORD, {"found": NextStep.CLAIM}),
     "a record after our end stays the last one": Planted(H.FOREIGN_RECORD, {"ended": NextStep.CLAIM}),
