@@ -164,11 +164,14 @@ class Book:
 
     def defends(self, known: IncidentEvent | None) -> bool:
         """Whether this process answers the records of other writers about an incident, if it speaks."""
-        if known is None or known.is_by_hand or not self.is_ours(known):
-            return False
-        if known.topic is None and not self.tells_transactions:
+        if known is None or not self._is_for_us_to_tell(known):
             return False
         return self.step(known, Happening.FOREIGN_RECORD) is NextStep.TELL_AGAIN
+
+    def _is_for_us_to_tell(self, known: IncidentEvent) -> bool:
+        if known.is_by_hand or not self.is_ours(known):
+            return False
+        return known.topic is not None or self.tells_transactions
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
@@ -217,9 +220,14 @@ class Book:
         return [one for one in self.store.left_to_us(now_ms) if self.is_ours(one)]
 
     def may_be_told(self, incident_id: str) -> bool:
-        """Whether this process has its own state of an incident; an open claim waits until it is found here."""
+        """Whether this process has its own state of an incident; an open claim waits until it is found here.
+
+        A stray write is never found by a fresh read, so of it only what was never published is its own.
+        """
         known = self.store.known.get(incident_id)
-        return known is not None and self.defends(known)
+        if known is None or not self.untold.has_opening(incident_id):
+            return self.defends(known)
+        return self._is_for_us_to_tell(known)
 
     def told_again(self, known: IncidentEvent, now_ms: TimestampMs) -> list[IncidentEvent]:
         """The events that say what is known of an incident, above every sequence on the topic."""

@@ -65,6 +65,10 @@ class Untold:
         records, self._unanswered = list(self._unanswered.values()), {}
         return records
 
+    def has_opening(self, incident_id: str) -> bool:
+        """Whether the incident was never published."""
+        return incident_id in self._openings
+
     def take_opening(self, incident_id: str) -> IncidentEvent | None:
         """The first event of an incident that was never published; None for none."""
         return self._openings.pop(incident_id, None)

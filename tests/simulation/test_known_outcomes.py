@@ -63,6 +63,9 @@ PLANTED: dict[str, PlantedMethod] = {
     "the outcome of the former speaker is dropped": PlantedMethod(Book, "hear_outcome", lambda *_: None, 60),
     "what another instance has told is not taken over": PlantedMethod(Book, "adopt", lambda *_: None),
     "what is not answered in time is not taken over": PlantedMethod(Untold, "take_unanswered", lambda _: [], 310400266),
+    "a stray write that was found in silence is not told": PlantedMethod(
+        Untold, "has_opening", lambda *_: False, 310400503
+    ),
     "a hang keeps an id of each watcher": PlantedMethod(Book, "found_under_later_id", lambda *_: None, 310093128),
 }
 
