@@ -225,8 +225,8 @@ _Why = TypeVar("_Why", bound=Hashable)
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number and its noun: `1 partition`, `2 partitions`; `many` if the plural is not formed with an s."""
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+    """A number and its noun: `1 partition`, `2,000 partitions`; `many` if the plural is not formed with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def some(names: Sequence[object], most: int) -> str:

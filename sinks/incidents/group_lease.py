@@ -21,7 +21,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assigned
 
-from txnwatch.state.incidents.speaking import SESSION_MS, SILENT, Speaking, Voice
+from txnwatch.state.incidents.speaking import SESSION_MS, SILENT, SpeakerRole, Speaking
 from txnwatch.state.model.ports import Lease, LeaseView
 from txnwatch.state.model.values import LEASE_CLIENT, TimestampMs
 from txnwatch.state.text import Said
@@ -137,7 +137,7 @@ class SpeakerGate:
         self._telling: tuple[Lease, Speaking] | None = None
         self._past_losses = 0  # of the leases that are closed
 
-    def voice(self) -> Voice:
+    def role(self) -> SpeakerRole:
         """What this instance publishes now; to be asked before each publication."""
         speaks = self._look(self._lease, self._speaking, "events")
         if not speaks:
@@ -145,8 +145,8 @@ class SpeakerGate:
             return SILENT
         if self._telling is None:
             self._telling = self._ask_for_transactions(), Speaking()
-        of_transactions = self._look(*self._telling, "incidents about whole transactions")
-        return Voice(speaks, of_transactions, self._past_losses + self._lease.losses + self._telling[0].losses)
+        tells_transactions = self._look(*self._telling, "incidents about whole transactions")
+        return SpeakerRole(speaks, tells_transactions, self._past_losses + self._lease.losses + self._telling[0].losses)
 
     def hear(self) -> None:
         """Takes that another instance with the same topics has just said that it speaks."""

@@ -15,7 +15,7 @@ from typing import Any
 from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
 from txnwatch.sinks.incidents.evidence_file import EvidenceStore
 from txnwatch.state.incidents.ledger import Ledger, Retention
-from txnwatch.state.incidents.speaking import WHOLE, Voice
+from txnwatch.state.incidents.speaking import WHOLE, SpeakerRole
 from txnwatch.state.incidents.wanted import (
     AskToSpeak,
     Bury,
@@ -63,7 +63,7 @@ class RunningLedger:
         bury: removes incidents from the topic; raises SinkError if some may not be removed.
         evidence: durable storage for evidence; None for none.
         former_owners: searches the coordinators' log for owners that no coordinator has; None for none.
-        voice: what this instance publishes now; asked before each publication.
+        role: what this instance publishes now; asked before each publication.
         watches: whether this instance watches a topic; others end the incidents of other topics.
         decides: whether aborts are decided: each barrier may be the one for it.
         ledger: what decides.
@@ -83,7 +83,7 @@ class RunningLedger:
     bury: Callable[[Sequence[str]], None] = lambda _: None
     evidence: EvidenceStore | None = None
     former_owners: FormerOwners | None = None
-    voice: Callable[[], Voice] = lambda: WHOLE
+    role: Callable[[], SpeakerRole] = lambda: WHOLE
     watches: Callable[[str], bool] = lambda _: True
     decides: bool = False
     ledger: Ledger = field(init=False)
@@ -107,7 +107,7 @@ class RunningLedger:
         delivery, owners, evidence = self._delivery, self.former_owners, self.evidence
         ways: dict[type[Wanted[Any]], Way] = {
             Publish: lambda wanted: delivery.publish(wanted.events, self.now_ms()),
-            AskToSpeak: lambda _: self.voice(),
+            AskToSpeak: lambda _: self.role(),
             TakeOver: lambda _: self.fill_mirrors(),
             FallSilent: lambda _: delivery.topic.clear(),
             Withdraw: lambda wanted: delivery.topic.withdraw(wanted.record),

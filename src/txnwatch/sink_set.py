@@ -141,7 +141,7 @@ class SinkSet:
             bury=topic.bury,
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
-            voice=gate.voice,
+            role=gate.role,
             watches=self.options.wants,
             decides=self.settings.auto_abort != OFF,
         )

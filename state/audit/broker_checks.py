@@ -20,14 +20,13 @@ from txnwatch.state.audit.exposures import ChosenRemedy, Exposure, SeenValue, ex
 from txnwatch.state.audit.id_checks import client_version
 from txnwatch.state.audit.releases import SKIPS_MARKERS, TRANSACTION_VERSION, Release
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, BrokerId, DurationMs, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, WEEK_MS, BrokerId, TopicPartition
 from txnwatch.state.text import counted
 
 VERIFICATION: Final = "transaction.partition.verification.enable"
 MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 BROKER_SETTINGS: Final = (VERIFICATION, MAX_TIMEOUT, PROTOCOLS, CLEANER, MIN_ISR, UNCLEAN, ROLES)
-_WEEK_MS: Final = DurationMs(7 * 86_400_000)
 _HOUR_MS: Final = 3_600_000
 _CRITICAL, _WARN, _INFO = ExposureSeverity
 
@@ -134,14 +133,14 @@ def _old_clients(facts: AuditFacts) -> list[AuditedId] | None:
     if facts.transaction_version is None:
         return None
     return [
-        one for one in facts.ids.values() if client_version(one) == 0 and facts.now_ms - one.last.updated_ms < _WEEK_MS
+        one for one in facts.ids.values() if client_version(one) == 0 and facts.now_ms - one.last.updated_ms < WEEK_MS
     ]
 
 
 def _wrote(facts: AuditFacts, one: AuditedId) -> bool:
     """Whether the id had a transaction in the last week; Empty can be an id that was only initialised."""
     return any(
-        record.state is not TransactionState.EMPTY and facts.now_ms - record.updated_ms < _WEEK_MS
+        record.state is not TransactionState.EMPTY and facts.now_ms - record.updated_ms < WEEK_MS
         for record in one.records
     )
 
@@ -150,7 +149,7 @@ def _has_new_clients_only(facts: AuditFacts) -> bool:
     """Whether each id of the last week certainly has a client of transaction.version 2."""
     if not facts.ids or not facts.has_all_ids or (facts.transaction_version or 0) < 2:
         return False
-    recent = [one for one in facts.ids.values() if facts.now_ms - one.last.updated_ms < _WEEK_MS]
+    recent = [one for one in facts.ids.values() if facts.now_ms - one.last.updated_ms < WEEK_MS]
     return bool(recent) and all(client_version(one) for one in recent)
 
 

@@ -12,8 +12,8 @@ from txnwatch.state.audit.audit_table import BY_NAME
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
+    WEEK_MS,
     BrokerId,
-    DurationMs,
     TimestampMs,
     TopicPartition,
     elapsed,
@@ -163,9 +163,6 @@ def exposed_ids(one: Exposure, facts: AuditFacts) -> Sequence[str] | None:
     if facts.ids is None or not one.topics:
         return None
     return list(dict.fromkeys(found.name for topic in sorted(one.topics) for found in facts.writers.get(topic, ())))
-
-
-WEEK_MS: Final = DurationMs(7 * 86_400_000)
 
 
 class FittingIncident(NamedTuple):

@@ -34,7 +34,7 @@ from txnwatch.state.incidents.event_builder import LookTimes, named
 from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.life import Happening, NextStep, step
 from txnwatch.state.incidents.own_findings import OwnFindings, key_of
-from txnwatch.state.incidents.untold import Untold
+from txnwatch.state.incidents.untold import UntoldIncidents
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
     Action,
@@ -82,7 +82,7 @@ class Book:
     origin: Origin
     findings: OwnFindings
     store: IncidentStore = field(init=False)
-    untold: Untold = field(default_factory=Untold)
+    untold: UntoldIncidents = field(default_factory=UntoldIncidents)
     looks: LookTimes = field(default_factory=LookTimes)
     acted: dict[str, Action] = field(default_factory=dict)
     watches: Callable[[str], bool] = lambda _: True
@@ -154,13 +154,13 @@ class Book:
 
         An incident that has ended has none: then each id of the hang is earlier.
         """
-        evidence = self.findings.get(record.span) if record.span is not None else None
-        if evidence is None or evidence.start_offset != record.txn_start_offset:
+        if record.span is None or not record.is_open or record.is_by_hand:
             return None
+        evidence = self.findings.get(record.span)
         own = self.store.known.get(self.findings.incident_of(record.span) or "")
-        if own is None or not is_same_span(own, record) or not record.is_open or record.is_by_hand:
+        if own is None or evidence is None or evidence.start_offset != record.txn_start_offset:
             return None
-        return own if self.store.is_earlier(record, own) else None
+        return own if is_same_span(own, record) and self.store.is_earlier(record, own) else None
 
     def defends(self, known: IncidentEvent | None) -> bool:
         """Whether this process answers the records of other writers about an incident, if it speaks."""

@@ -42,7 +42,7 @@ from txnwatch.state.incidents.found_incidents import (
 from txnwatch.state.incidents.incident_store import USED_UP, IncidentStore
 from txnwatch.state.incidents.life import UNPUBLISHED, UNSTORED, Happening, NextStep
 from txnwatch.state.incidents.own_findings import OwnFindings
-from txnwatch.state.incidents.speaking import SILENT, UNHEARD_MS, Voice
+from txnwatch.state.incidents.speaking import SILENT, UNHEARD_MS, SpeakerRole
 from txnwatch.state.incidents.wanted import (
     AskToSpeak,
     Bury,
@@ -138,7 +138,7 @@ class Ledger:
     book: Book = field(init=False)
     checks: OpenChecks = field(init=False)
     speaks: bool = False
-    _reign: int = 0
+    _tenure: int = 0
     _had_lease_ms: TimestampMs | None = None
     answers: CountedConfirmations = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
@@ -260,16 +260,16 @@ class Ledger:
         made: list[IncidentEvent] = []
         yield from intercepted(plan, lambda change: self._make(change, made))
         made = [event for event in made if not self.store.is_behind(event)]  # another writer was quicker
-        voice = yield from ask(AskToSpeak())
-        if not self.speaks or voice.reign != self._reign:
-            voice = SILENT  # it takes over before it publishes
+        role = yield from ask(AskToSpeak())
+        if not self.speaks or role.tenure != self._tenure:
+            role = SILENT  # it takes over before it publishes
         told: list[IncidentEvent] = []
         for event in made:
-            if voice.of_transactions or (voice.speaks and event.topic is not None):
+            if role.tells_transactions or (role.speaks and event.topic is not None):
                 told.append(event)
             else:
                 self.book.untold.keep(event)
-        if not voice.speaks:
+        if not role.speaks:
             return False
         if self.follows:
             self.store.sent(told)
@@ -299,9 +299,9 @@ class Ledger:
         What another instance has written before this one begins to speak is taken over, and not answered. So this
         instance begins to speak only when it has read the topic to its end.
         """
-        voice = yield from ask(AskToSpeak())
-        self.book.tells_transactions = voice.of_transactions
-        if self.speaks and not (voice.speaks and voice.reign == self._reign):
+        role = yield from ask(AskToSpeak())
+        self.book.tells_transactions = role.tells_transactions
+        if self.speaks and not (role.speaks and role.tenure == self._tenure):
             yield from self._fall_silent(now_ms)
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
@@ -312,19 +312,19 @@ class Ledger:
             if incident_id in self.store.known and self.store.known[incident_id].is_open:
                 self.book.untold.mark(incident_id)
         yield from self._end_spent(now_ms)
-        if not voice.speaks:
+        if not role.speaks:
             self._had_lease_ms = None
         elif not self.speaks:
-            yield from self._take_over(voice, now_ms)
+            yield from self._take_over(role, now_ms)
 
-    def _take_over(self, voice: Voice, now_ms: TimestampMs) -> Plan[None]:
+    def _take_over(self, role: SpeakerRole, now_ms: TimestampMs) -> Plan[None]:
         """Begins to speak once the topic was read to the end that it had when this instance got the lease.
 
         After a minute it does so in any case: to tell something twice is better than to be silent.
         """
-        since_ms = self._had_lease_ms if voice.reign == self._reign else None
+        since_ms = self._had_lease_ms if role.tenure == self._tenure else None
         is_first = since_ms is None
-        self._reign, self._had_lease_ms = voice.reign, now_ms if since_ms is None else since_ms
+        self._tenure, self._had_lease_ms = role.tenure, now_ms if since_ms is None else since_ms
         if not (yield from ask(IsTopicRead(is_first))):
             if now_ms - self._had_lease_ms < UNHEARD_MS:
                 return

@@ -24,8 +24,6 @@ from txnwatch.state.model.ownership import WITHOUT_OWNER, OwnerLookup
 from txnwatch.state.model.values import LONG_AGO, DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Severity, Verdict
 
-DAY_MS: Final = DurationMs(86_400_000)
-WEEK_MS: Final = DurationMs(7 * DAY_MS)
 MOST: Final = 100_000
 PLACES: Final = 8  # partitions of one incident that are kept by name
 _LEFT_OUT: Final = 10  # one of so many is left out at a time

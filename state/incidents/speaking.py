@@ -28,22 +28,22 @@ SESSION_MS: Final = DurationMs(7_000)  # with a rebalance and a micro-batch, nob
 UNHEARD_MS: Final = DurationMs(60_000)
 
 
-class Voice(NamedTuple):
+class SpeakerRole(NamedTuple):
     """What an instance publishes now.
 
     Attributes:
         speaks: whether it publishes anything.
-        of_transactions: whether it publishes incidents about whole transactions, too.
-        reign: changes whenever another instance may have spoken in between.
+        tells_transactions: whether it publishes incidents about whole transactions, too.
+        tenure: changes whenever another instance may have spoken in between.
     """
 
     speaks: bool
-    of_transactions: bool
-    reign: int = 0
+    tells_transactions: bool
+    tenure: int = 0
 
 
-SILENT: Final = Voice(speaks=False, of_transactions=False)
-WHOLE: Final = Voice(speaks=True, of_transactions=True)
+SILENT: Final = SpeakerRole(speaks=False, tells_transactions=False)
+WHOLE: Final = SpeakerRole(speaks=True, tells_transactions=True)
 
 
 @dataclass(slots=True)

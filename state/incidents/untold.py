@@ -26,7 +26,7 @@ LONGEST_PAUSE_MS: Final = DurationMs(3_600_000)
 
 
 @dataclass(slots=True)
-class Untold:
+class UntoldIncidents:
     """What is left to say, by incident."""
 
     _left: dict[str, None] = field(default_factory=dict)

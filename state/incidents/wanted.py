@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.life import NextStep
-from txnwatch.state.incidents.speaking import Voice
+from txnwatch.state.incidents.speaking import SpeakerRole
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import (
     FormerOwnersRead,
@@ -210,7 +210,7 @@ class IsTopicRead(Wanted[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class AskToSpeak(Wanted[Voice]):
+class AskToSpeak(Wanted[SpeakerRole]):
     """What this instance publishes now; see Speaking."""
 
 

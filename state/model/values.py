@@ -225,6 +225,8 @@ else:
     TimestampMs = NewType("TimestampMs", int)
 
 NO_TIME: Final = DurationMs(0)
+DAY_MS: Final = DurationMs(86_400_000)
+WEEK_MS: Final = DurationMs(7 * DAY_MS)
 LONG_AGO: Final = TimestampMs(0)
 AT_ONCE: Final = LONG_AGO  # for a due time: it has passed already
 NEVER_MS: Final = TimestampMs(INT64)  # for a due time: nothing is awaited

@@ -189,7 +189,7 @@ class ClusterGroups:
         found: dict[TopicPartition, Offset] = {}
         for row in answer.groups:
             if (refused := problem_of(row.error_code)) is not None:
-                problems[_why(refused, "group")] += 1
+                problems[_why_unread(refused, "group")] += 1
             for topic in row.topics:
                 for one in topic.partitions:
                     if (committed := present(one.committed_offset)) is not None and not one.error_code:
@@ -300,7 +300,7 @@ class ClusterGroups:
                 continue
             for row in answer.groups:
                 if (refused := problem_of(row.error_code)) is not None:
-                    problems[_why(refused, "group")] += 1
+                    problems[_why_unread(refused, "group")] += 1
                     unknown.groups.add(row.group_id)
                 elif row.group_id in groups[node]:
                     _take(row, groups[node], found, problems, unknown)
@@ -330,13 +330,13 @@ def _take(
         for partition in topic.partitions:
             at = TopicPartition(topic.name, partition.partition_index)
             if (refused := problem_of(partition.error_code)) is not None:
-                problems[_why(refused, f"topic {topic.name}")] += 1
+                problems[_why_unread(refused, f"topic {topic.name}")] += 1
                 unknown.offsets.add((row.group_id, at))
             elif (committed := present(partition.committed_offset)) is not None and at in found:
                 found[at].append(GroupOffset(row.group_id, committed, groups[row.group_id]))
 
 
-def _why(refused: Problem, what: str) -> str:
+def _why_unread(refused: Problem, what: str) -> str:
     found = refused.of("offsets of consumer groups")
     return str(found.with_hint(f"DESCRIBE on the {what} is missing") if found.is_denied else found)
 

@@ -54,7 +54,7 @@ class Instance:
 
     def speaks(self) -> bool:
         """As the ledger asks in every round."""
-        return self.gate.voice().speaks
+        return self.gate.role().speaks
 
 
 class Start(Protocol):
@@ -107,15 +107,15 @@ def test_an_orderly_stop_hands_the_lease_over_at_once(start: Start) -> None:
 def test_of_the_speakers_of_different_topics_one_tells_transactions_until_it_stops(start: Start) -> None:
     first, second = start("orders"), start("payments")
     both = (first, second)
-    eventually(lambda: any(one.gate.voice() == WHOLE for one in both), JOINED_S, "one that tells transactions")
-    eventually(lambda: all(one.gate.voice().speaks for one in both), JOINED_S, "both speak")
-    teller, other = both if first.gate.voice() == WHOLE else (second, first)
+    eventually(lambda: any(one.gate.role() == WHOLE for one in both), JOINED_S, "one that tells transactions")
+    eventually(lambda: all(one.gate.role().speaks for one in both), JOINED_S, "both speak")
+    teller, other = both if first.gate.role() == WHOLE else (second, first)
     for _ in range(50):
-        assert teller.gate.voice() == WHOLE
-        assert not other.gate.voice().of_transactions
+        assert teller.gate.role() == WHOLE
+        assert not other.gate.role().tells_transactions
         time.sleep(0.1)
     teller.close()
-    eventually(lambda: other.gate.voice() == WHOLE, AT_ONCE_S, "the other one")
+    eventually(lambda: other.gate.role() == WHOLE, AT_ONCE_S, "the other one")
 
 
 def test_the_topic_is_read_once_all_that_is_there_has_been_returned(kafka: EmbeddedKafka) -> None:
@@ -205,12 +205,12 @@ def test_a_lease_that_was_lost_and_is_regained_within_one_look_is_another_reign(
     monkeypatch.setattr(group_lease, "LONGEST_BATCH_MS", SESSION_MS)
     first = start()
     eventually(first.speaks, JOINED_S, "the first instance")
-    reign = first.gate.voice().reign
-    assert first.gate.voice().reign == reign
+    tenure = first.gate.role().tenure
+    assert first.gate.role().tenure == tenure
     time.sleep(1.5 * SESSION_MS / 1000)
-    voice = first.gate.voice()
-    assert voice.speaks
-    assert voice.reign != reign
+    role = first.gate.role()
+    assert role.speaks
+    assert role.tenure != tenure
 
 
 def test_an_instance_that_was_stopped_speaks_again_only_as_the_coordinator_says(

@@ -120,7 +120,7 @@ class Actors:
             has_read=lambda _: not self.log.is_away,
             bury=self.log.bury,
             on_event=lambda event: self._on_event(event, name),
-            voice=lambda: WHOLE if may_speak() else SILENT,
+            role=lambda: WHOLE if may_speak() else SILENT,
         )
 
     def now_ms(self) -> int:

@@ -98,8 +98,8 @@ class HandoverWorld:
         """An instance that starts: it finds what hangs now, and only the first one knows the outcomes."""
         self.log.beginning = name
         self.left[name] = [self.as_found(name, one) for one in self.hanging.values()]
-        may_speak, reign = (lambda: name in self.speakers), (lambda: self.losses[name])
-        return self.cluster.another(self.log, may_speak=may_speak, reign=reign, name=name)
+        may_speak, tenure = (lambda: name in self.speakers), (lambda: self.losses[name])
+        return self.cluster.another(self.log, may_speak=may_speak, tenure=tenure, name=name)
 
     def as_found(self, name: str, candidate: SpanCandidate) -> SpanCandidate:
         """A candidate as an instance has it."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from txnwatch.sinks.incidents.group_lease import SpeakerGate
-from txnwatch.state.incidents.speaking import SESSION_MS, SILENT, UNHEARD_MS, Voice
+from txnwatch.state.incidents.speaking import SESSION_MS, SILENT, UNHEARD_MS, SpeakerRole
 from txnwatch.state.model.ports import LeaseView
 
 _STEP_MS, _MINUTES = 500, 20
@@ -128,14 +128,14 @@ class Member:
 
     Attributes:
         topics: its choice of topics.
-        voice: what it publishes.
+        role: what it publishes.
         until_ms: when its pause is over.
     """
 
     def __init__(self, world: SpeakersWorld, name: str, topics: str) -> None:
         self.name, self.topics = name, topics
         self.leases: list[ClientLease] = []
-        self.voice: Voice = SILENT
+        self.role: SpeakerRole = SILENT
         self.is_cut_off, self.until_ms = False, 0
         zero_ms = world.rng.randrange(10**12)
         self.gate = SpeakerGate(
@@ -149,7 +149,7 @@ class Member:
         """Half a second of an instance: its clients talk to the coordinator, and it looks whether it speaks."""
         for lease in list(self.leases):
             lease.live()
-        self.voice = self.gate.voice()
+        self.role = self.gate.role()
 
 
 _TRANSACTIONS = "transactions"
@@ -161,14 +161,14 @@ class MustBeTold:
     """What must always be said by one: what the instances with one choice of topics say, or whole transactions.
 
     Attributes:
-        says: whether a voice says it.
+        says: whether an instance tells it, by its role.
         can: whether an instance may be the one that says it.
         settle_ms, alone_ms: how long it may take until one says it, while the coordinator answers, and while not.
         is_silenced: whether forged heartbeats can silence it while the coordinator is away.
     """
 
     name: str
-    says: Callable[[Voice], bool]
+    says: Callable[[SpeakerRole], bool]
     can: Callable[[Member], bool]
     settle_ms: int
     alone_ms: int
@@ -192,13 +192,13 @@ class SpeakersWorld:
         settle_ms = SESSION_MS + _SETTLED_MS
         self.told = [
             MustBeTold(
-                one, lambda voice: voice.speaks, lambda member, one=one: member.topics == one, settle_ms, UNHEARD_MS
+                one, lambda role: role.speaks, lambda member, one=one: member.topics == one, settle_ms, UNHEARD_MS
             )
             for one in _TOPICS
         ]
         self.told.append(
             MustBeTold(
-                *(_TRANSACTIONS, lambda voice: voice.of_transactions, lambda member: member.voice.speaks),
+                *(_TRANSACTIONS, lambda role: role.tells_transactions, lambda member: member.role.speaks),
                 *(settle_ms + _EMPTY_MS + _SETTLED_MS, 2 * UNHEARD_MS),
                 is_silenced=False,
             )
@@ -233,7 +233,7 @@ class SpeakersWorld:
         """One thing begins or ends."""
         what = self.rng.choice(("kill", "stop", "start", "pause", "cut", "heal", "away", "back", "upgrade"))
         one = self.rng.choice(list(self.members.values())) if self.members else None
-        is_speaker = one is not None and one.voice.speaks
+        is_speaker = one is not None and one.role.speaks
         self.seen[f"{what}{' the speaker' if is_speaker else ''}"] += 1
         match what:
             case "kill" if one is not None and len(self.members) > 1:
@@ -281,9 +281,7 @@ class SpeakersWorld:
         self.beat_ms = self.now_ms
         well = self.well()
         for other in well:
-            if self.forging or any(
-                one is not other and one.voice.speaks and one.topics == other.topics for one in well
-            ):
+            if self.forging or any(one is not other and one.role.speaks and one.topics == other.topics for one in well):
                 other.gate.hear()
 
     def check(self) -> None:
@@ -301,7 +299,7 @@ class SpeakersWorld:
     def check_told(self, told: MustBeTold, *, is_answering: bool) -> None:
         """Somebody says it, and not two."""
         able = [one for one in self.well() if told.can(one)]
-        tellers = [one.name for one in able if told.says(one.voice)]
+        tellers = [one.name for one in able if told.says(one.role)]
         self.seen[f"{len(tellers)} tell {told.name}{', coordinator away' if self.is_away else ''}"] += 1
         is_silenced = self.forging and told.is_silenced and not is_answering
         if tellers or not able or is_silenced:

@@ -17,7 +17,7 @@ from txnwatch.state.incidents import untold
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.speaking import WHOLE
-from txnwatch.state.incidents.untold import Untold
+from txnwatch.state.incidents.untold import UntoldIncidents
 from txnwatch.state.incidents.wanted import AskToSpeak, IsTopicRead, Wanted, Way
 from txnwatch.state.model.incident import IncidentEvent
 
@@ -39,7 +39,7 @@ def _always_speaks(self: RunningLedger) -> dict[type[Wanted[Any]], Way]:
 
 
 def _one_reign(self: RunningLedger) -> dict[type[Wanted[Any]], Way]:
-    return {**_WAYS(self), AskToSpeak: lambda _: self.voice()._replace(reign=0)}
+    return {**_WAYS(self), AskToSpeak: lambda _: self.role()._replace(tenure=0)}
 
 
 def _read_in_any_case(self: RunningLedger) -> dict[type[Wanted[Any]], Way]:
@@ -62,8 +62,8 @@ def _planted(target: object, name: str, instead: object) -> Callable[[], Any]:
 # What is said, how it is planted, and the first seed that is tried.
 PLANTED: dict[str, tuple[str, Callable[[], Any], int]] = {
     "the gate is always open": ("SILENT", _planted(RunningLedger, "ways", _always_speaks), 0),
-    "what is found in silence is dropped": ("LOST", _planted(Untold, "keep", _nothing), 0),
-    "a record of another writer is left": ("FORGED", _planted(Untold, "mark", _nothing), 9),
+    "what is found in silence is dropped": ("LOST", _planted(UntoldIncidents, "keep", _nothing), 0),
+    "a record of another writer is left": ("FORGED", _planted(UntoldIncidents, "mark", _nothing), 9),
     "the pause between two answers does not grow": ("ARGUING", _planted(untold, "LONGEST_PAUSE_MS", 0), 0),
     "the take-over drops open incidents": ("TWICE", _planted(Book, "adopt", _nothing), 0),
     "what was never on the topic is told as a change": (

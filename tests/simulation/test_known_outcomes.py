@@ -17,7 +17,7 @@ from simulation.test_abort import LATE_OR_LOST
 from simulation.two_watchers import run_two_watchers
 from support.seeds import in_proportion
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.untold import Untold
+from txnwatch.state.incidents.untold import UntoldIncidents
 
 RUNS = in_proportion(12)
 _MOST_SEEDS = 20
@@ -57,14 +57,16 @@ class PlantedMethod(NamedTuple):
 
 
 PLANTED: dict[str, PlantedMethod] = {
-    "what was not told is forgotten": PlantedMethod(Untold, "keep", lambda *_: None, 20),
-    "what was never published is told as an update": PlantedMethod(Untold, "take_opening", lambda *_: None),
-    "what the speaker has told is told again": PlantedMethod(Untold, "told", lambda *_: None),
+    "what was not told is forgotten": PlantedMethod(UntoldIncidents, "keep", lambda *_: None, 20),
+    "what was never published is told as an update": PlantedMethod(UntoldIncidents, "take_opening", lambda *_: None),
+    "what the speaker has told is told again": PlantedMethod(UntoldIncidents, "told", lambda *_: None),
     "the outcome of the former speaker is dropped": PlantedMethod(Book, "hear_outcome", lambda *_: None, 60),
     "what another instance has told is not taken over": PlantedMethod(Book, "adopt", lambda *_: None),
-    "what is not answered in time is not taken over": PlantedMethod(Untold, "take_unanswered", lambda _: [], 310400266),
+    "what is not answered in time is not taken over": PlantedMethod(
+        UntoldIncidents, "take_unanswered", lambda _: [], 310400266
+    ),
     "a stray write that was found in silence is not told": PlantedMethod(
-        Untold, "has_opening", lambda *_: False, 310400503
+        UntoldIncidents, "has_opening", lambda *_: False, 310400503
     ),
     "a hang keeps an id of each watcher": PlantedMethod(Book, "found_under_later_id", lambda *_: None, 310093128),
 }

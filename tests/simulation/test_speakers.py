@@ -14,12 +14,12 @@ from simulation.speakers import Group, run_speakers
 from support.seeds import in_proportion
 from txnwatch.sinks.incidents.group_lease import SpeakerGate
 from txnwatch.state.incidents import speaking
-from txnwatch.state.incidents.speaking import WHOLE, Speaking, Voice
+from txnwatch.state.incidents.speaking import WHOLE, SpeakerRole, Speaking
 from txnwatch.state.model.ports import LeaseView
 
 RUNS = in_proportion(60)
 _MOST_SEEDS = 200
-_LOOK, _VOICE, _HEAR = Speaking.look, SpeakerGate.voice, SpeakerGate.hear
+_LOOK, _ROLE, _HEAR = Speaking.look, SpeakerGate.role, SpeakerGate.hear
 
 
 def test_one_instance_speaks_whatever_fails() -> None:
@@ -50,14 +50,14 @@ def _hear(self: SpeakerGate) -> None:
     _HEAR(self)
 
 
-def _not_after_a_heartbeat(self: SpeakerGate) -> Voice:
-    voice = _VOICE(self)
-    return voice._replace(of_transactions=voice.of_transactions and self not in _HAVE_HEARD)
+def _not_after_a_heartbeat(self: SpeakerGate) -> SpeakerRole:
+    role = _ROLE(self)
+    return role._replace(tells_transactions=role.tells_transactions and self not in _HAVE_HEARD)
 
 
-def _speakers_of_other_topics_all_tell(self: SpeakerGate) -> Voice:
-    voice = _VOICE(self)
-    return WHOLE if voice.speaks else voice
+def _speakers_of_other_topics_all_tell(self: SpeakerGate) -> SpeakerRole:
+    role = _ROLE(self)
+    return WHOLE if role.speaks else role
 
 
 PLANTED: dict[str, Callable[[], Any]] = {
@@ -66,10 +66,10 @@ PLANTED: dict[str, Callable[[], Any]] = {
     "without a coordinator everybody waits for ever": lambda: mock.patch.object(speaking, "UNHEARD_MS", 10**9),
     "a newcomer gets the lease": lambda: mock.patch.object(Group, "is_sticky", False),
     "a heartbeat decides who tells transactions": lambda: mock.patch.multiple(
-        SpeakerGate, hear=_hear, voice=_not_after_a_heartbeat
+        SpeakerGate, hear=_hear, role=_not_after_a_heartbeat
     ),
     "all speakers tell transactions": lambda: mock.patch.object(
-        SpeakerGate, "voice", _speakers_of_other_topics_all_tell
+        SpeakerGate, "role", _speakers_of_other_topics_all_tell
     ),
 }
 

@@ -68,7 +68,7 @@ class LedgerWorld:
         groups: FakeGroups | None = None,
         evidence: KeptEvidence | None = None,
         may_speak: Callable[[], bool] = lambda: True,
-        reign: Callable[[], int] = lambda: 0,
+        tenure: Callable[[], int] = lambda: 0,
         name: str | None = None,
     ) -> RunningLedger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
@@ -85,7 +85,7 @@ class LedgerWorld:
             has_read=lambda _: not log.is_away,
             report=self.reports.append,
             evidence=evidence,
-            voice=lambda: WHOLE._replace(reign=reign()) if may_speak() else SILENT,
+            role=lambda: WHOLE._replace(tenure=tenure()) if may_speak() else SILENT,
         )
         ledger.remember(log.compacted.values())
         return ledger

@@ -12,7 +12,7 @@ from typing import Any, Final
 from txnwatch.page.incident_rows import NAMED
 from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.truth import PageState
-from txnwatch.page.words import as_text, counted, name
+from txnwatch.page.words import as_text, name
 from txnwatch.state.audit.audit_check import ExposureSeverity
 from txnwatch.state.audit.audit_table import CHECKS
 from txnwatch.state.audit.exposure_rows import AuditRow, PeriodicAudit
@@ -20,7 +20,7 @@ from txnwatch.state.audit.exposures import Exposure, FittingIncident, explained,
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.telling.commands import audit_again
-from txnwatch.state.text import printable
+from txnwatch.state.text import counted, printable
 
 _LONGEST: Final = 2_000
 _LISTED: Final = 20  # incidents of one finding

@@ -36,9 +36,10 @@ from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_route
 from txnwatch.page.storms import ALL_INCIDENTS, CHOICES, FILTERS, LISTED, NO_CAUSES, Choices, IncidentFilter, filter_of
 from txnwatch.page.text_forms import NOT_FOUND, found_lines, incident_lines
 from txnwatch.page.truth import PageState
-from txnwatch.page.words import Part, as_text, counted, evaluated, id_for_address, name, number
+from txnwatch.page.words import Part, as_text, evaluated, id_for_address, name, number
 from txnwatch.state.audit.audit_check import ExposureSeverity
 from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.text import counted
 
 READ_WITHIN_MS: Final = DurationMs(5_000)  # several times the pause between two pictures
 _NAMED: Final = 12

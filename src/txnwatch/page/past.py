@@ -14,7 +14,7 @@ from txnwatch.page.shown_past import STEP_MS, ShownPast
 from txnwatch.page.store import PageStore
 from txnwatch.page.words import id_for_address, links_at, name
 from txnwatch.state.incidents.heartbeat import AHEAD_MS
-from txnwatch.state.incidents.past_incidents import DAY_MS, PastIncident
+from txnwatch.state.incidents.past_incidents import PastIncident
 from txnwatch.state.incidents.past_summary import (
     Facet,
     PastGroup,
@@ -25,7 +25,7 @@ from txnwatch.state.incidents.past_summary import (
     how_ended,
     remarks,
 )
-from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.values import DAY_MS, TimestampMs
 from txnwatch.state.model.verdicts import Severity
 from txnwatch.state.telling.commands import Origin
 

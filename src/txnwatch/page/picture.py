@@ -20,11 +20,11 @@ from txnwatch.page.shared import first_roots
 from txnwatch.page.store import Reach, StartStep, TargetRow, WatcherRow
 from txnwatch.page.storms import ALL_INCIDENTS, IncidentFilter, folds_of
 from txnwatch.page.truth import CALM, Facts, PageState
-from txnwatch.page.words import Part, counted, groups, headline, name, names_of_owners, number
+from txnwatch.page.words import Part, groups, headline, name, names_of_owners, number
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.verdicts import Severity, undetected
 from txnwatch.state.telling.commands import Origin, explain_id
-from txnwatch.state.text import printable
+from txnwatch.state.text import counted, printable
 
 LANES: Final = 24
 RECENT: Final = 20

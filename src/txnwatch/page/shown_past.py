@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from txnwatch.state.incidents.past_incidents import DAY_MS, IncidentHistory
+from txnwatch.state.incidents.past_incidents import IncidentHistory
 from txnwatch.state.incidents.past_summary import PastSummary, PastWindow, summary_of
-from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.values import DAY_MS, DurationMs, TimestampMs
 
 STEP_MS: Final = DurationMs(900_000)
 _PAUSE_MS: Final = 2_000

@@ -15,10 +15,10 @@ from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import Picture, sections_of
 from txnwatch.page.shared import shared
 from txnwatch.page.storms import ALL_INCIDENTS, LISTED, MOST, filter_of, select
-from txnwatch.page.words import as_text, counted, evaluated, number
+from txnwatch.page.words import as_text, evaluated, number
 from txnwatch.state.model.values import ProducerId, TimestampMs, TopicPartition, is_topic_name
 from txnwatch.state.telling.hurt import CONNECT_STOPS
-from txnwatch.state.text import duration_text
+from txnwatch.state.text import counted, duration_text
 
 Row = Mapping[str, Any]
 _FURTHEST: Final = 1_000_000

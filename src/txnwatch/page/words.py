@@ -25,7 +25,7 @@ from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.model.verdicts import rank, undetected
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.telling.statements import VERDICT_WORDS
-from txnwatch.state.text import cut, duration_text, printable
+from txnwatch.state.text import counted, cut, duration_text, printable
 
 Part = str | int
 LONGEST_NAME: Final = 160
@@ -51,11 +51,6 @@ def id_for_address(transactional_id: str | None) -> str | None:
 def number(count: int) -> str:
     """A count with separators."""
     return f"{count:,}"
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """A count with its noun."""
-    return f"{number(count)} {one if count == 1 else many or f'{one}s'}"
 
 
 def tag(event: IncidentEvent) -> str:

@@ -9,13 +9,15 @@ from txnwatch import __version__
 from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.delivery.outbox import FailingTarget
 from txnwatch.state.incidents.heartbeat import MOST_NAME, MOST_NAMES, Heartbeat, TopicRecord
-from txnwatch.state.incidents.past_incidents import DAY_MS, WEEK_MS, IncidentHistory
+from txnwatch.state.incidents.past_incidents import IncidentHistory
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import (
+    DAY_MS,
     TRANSACTION_STATE_TOPIC,
+    WEEK_MS,
     DurationMs,
     TimestampMs,
     TopicPartition,

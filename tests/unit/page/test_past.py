@@ -18,11 +18,11 @@ from txnwatch.owners.owner_table import owners_of
 from txnwatch.page.past import DAYS, LISTED, ROWS, SLOTS, day_of, day_strip, past_of
 from txnwatch.page.shown_past import STEP_MS, ShownPast
 from txnwatch.sinks.delivery.event_log import SkippedRecords
-from txnwatch.state.incidents.past_incidents import DAY_MS, WEEK_MS, IncidentHistory
+from txnwatch.state.incidents.past_incidents import IncidentHistory
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, Resolution, resolved
 from txnwatch.state.model.ownership import NO_OWNERS
-from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.values import DAY_MS, WEEK_MS, DurationMs, TimestampMs
 from txnwatch.watch.listening import EventListener
 
 END = Resolution(how=EndKind.ABORTED, by=EndedBy.ADMINISTRATOR, at_ms=now_ms())

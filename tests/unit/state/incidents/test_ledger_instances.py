@@ -202,7 +202,7 @@ def test_two_that_speak_answer_each_other_after_growing_pauses(pair: Pair) -> No
     """The group's coordinator was away for an hour, and each was cut off from the other's heartbeats."""
     pair.both(pair.world.hang())
     for ledger in (pair.one, pair.two):
-        ledger.voice = lambda: WHOLE
+        ledger.role = lambda: WHOLE
     pair.log.records.append(an_update(pair.log.records[0], 5, severity="info"))
     for _ in range(3_600):
         pair.both(after_ms=1_000)

@@ -9,11 +9,11 @@ from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.group_lease import SpeakerGate
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.speaking import SILENT, WHOLE, Voice
+from txnwatch.state.incidents.speaking import SILENT, WHOLE, SpeakerRole
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import lease_group, transactions_group
 
-OF_PARTITIONS = Voice(speaks=True, of_transactions=False)
+OF_PARTITIONS = SpeakerRole(speaks=True, tells_transactions=False)
 
 
 class Groups:
@@ -34,8 +34,8 @@ class Groups:
         return [(event.sequence, event.status) for event in self.log.records]
 
 
-def tell(ledger: RunningLedger, voice: Voice) -> None:
-    ledger.voice = lambda: voice
+def tell(ledger: RunningLedger, role: SpeakerRole) -> None:
+    ledger.role = lambda: role
 
 
 def test_a_watcher_of_other_topics_neither_ends_nor_answers_an_incident() -> None:
@@ -84,19 +84,19 @@ def test_only_a_speaker_asks_for_the_lease_of_transactions_and_no_heartbeat_take
 
     gate = SpeakerGate(lease, join, lambda _: None)
     lease.held = False
-    assert gate.voice() == SILENT
+    assert gate.role() == SILENT
     assert not joined
     lease.held = True
-    assert [gate.voice(), gate.voice()] == [WHOLE, WHOLE]
+    assert [gate.role(), gate.role()] == [WHOLE, WHOLE]
     gate.hear()
-    assert gate.voice() == WHOLE
+    assert gate.role() == WHOLE
     joined[0].held = False
-    assert gate.voice() == OF_PARTITIONS
+    assert gate.role() == OF_PARTITIONS
     lease.held = False
-    assert gate.voice() == SILENT
+    assert gate.role() == SILENT
     assert left == joined
     lease.held = True
-    assert gate.voice() == WHOLE._replace(reign=1), "another instance may have spoken in between"
+    assert gate.role() == WHOLE._replace(tenure=1), "another instance may have spoken in between"
     assert len(joined) == 2
 
 

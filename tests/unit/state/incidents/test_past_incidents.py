@@ -11,7 +11,7 @@ import pytest
 
 from support.incidents import a_life, an_event, id_of
 from txnwatch.owners.owner_table import owners_of
-from txnwatch.state.incidents.past_incidents import DAY_MS, PLACES, WEEK_MS, IncidentHistory
+from txnwatch.state.incidents.past_incidents import PLACES, IncidentHistory
 from txnwatch.state.incidents.past_summary import (
     BEFORE,
     Facet,
@@ -35,7 +35,7 @@ from txnwatch.state.model.incident import (
     repeat_incident_id,
 )
 from txnwatch.state.model.ownership import NO_OWNERS
-from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.values import DAY_MS, WEEK_MS, TimestampMs
 
 NOW_MS = TimestampMs(1_764_000_000_000)
 WINDOW = PastWindow(TimestampMs(NOW_MS - WEEK_MS), NOW_MS)
