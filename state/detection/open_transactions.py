@@ -32,10 +32,10 @@ from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.model.findings import (
     CensusOffsets,
     Finding,
+    ListedOffsets,
     OpenSpan,
     OpenTransaction,
     OpenTransactions,
-    PartitionEnds,
 )
 from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.transaction import ProducerState
@@ -143,7 +143,7 @@ class LastOpenLists:
 
     def __init__(self) -> None:
         self._by_bucket: dict[int, OpenTransactions] = {}
-        self._ends: dict[int, PartitionEnds] = {}
+        self._ends: dict[int, ListedOffsets] = {}
 
     def whole(self, emitted: Iterable[Finding]) -> list[Finding]:
         """The findings of one batch, with the last open lists and partition ends of all buckets."""
@@ -151,7 +151,7 @@ class LastOpenLists:
         for finding in emitted:
             if isinstance(finding, OpenTransactions):
                 self._by_bucket[finding.bucket] = finding
-            elif isinstance(finding, PartitionEnds):
+            elif isinstance(finding, ListedOffsets):
                 self._ends[finding.bucket] = _after_census(self._ends.get(finding.bucket), finding)
             else:
                 others.append(finding)
@@ -195,7 +195,7 @@ def oldest(transactions: Iterable[OpenTransaction]) -> tuple[TimestampMs | None,
 SHOWN_ENDS = 32  # per bucket
 
 
-def ends_to_emit(bucket: BucketState, batch: Batch, transactions: Iterable[OpenTransaction]) -> PartitionEnds | None:
+def ends_to_emit(bucket: BucketState, batch: Batch, transactions: Iterable[OpenTransaction]) -> ListedOffsets | None:
     """The offsets to emit at a batch's barrier, None if there are none; records that they are emitted.
 
     Assumes that `must_emit` has not recorded the barrier yet, and that the transactions are sorted, the oldest first.
@@ -205,7 +205,7 @@ def ends_to_emit(bucket: BucketState, batch: Batch, transactions: Iterable[OpenT
     if not batch.censuses:
         return None
     brackets = batch.brackets()
-    found = PartitionEnds(bucket.number, _listed(transactions, brackets), brackets.is_round)
+    found = ListedOffsets(bucket.number, _listed(transactions, brackets), brackets.is_round)
     if not (found.offsets or found.is_round):
         return None
     digest = crc32(encode(found))
@@ -229,9 +229,9 @@ def _listed(transactions: Iterable[OpenTransaction], brackets: Brackets) -> tupl
     return tuple(found.values())
 
 
-def _after_census(known: PartitionEnds | None, found: PartitionEnds) -> PartitionEnds:
+def _after_census(known: ListedOffsets | None, found: ListedOffsets) -> ListedOffsets:
     """All offsets that are known of a bucket after the next ones."""
     if known is None or found.is_round:
         return found
     offsets = {one.partition: one for one in (*known.offsets, *found.offsets)}
-    return PartitionEnds(found.bucket, tuple(offsets.values()), known.is_round)
+    return ListedOffsets(found.bucket, tuple(offsets.values()), known.is_round)

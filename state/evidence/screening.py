@@ -401,7 +401,7 @@ def _open_for_ms(
 # whether the timeout has passed by our time. Only a verdict that a coordinator has confirmed counts as proven.
 
 
-class EndsBy(StrEnum):
+class WillEndBy(StrEnum):
     """What ends a live transaction."""
 
     MARKERS = "its outcome is decided: the markers end it"
@@ -421,7 +421,7 @@ class ExpectedEnd(NamedTuple):
         last_ms: the latest time of an abort by its coordinator: the timeout and one scan interval.
     """
 
-    by: EndsBy
+    by: WillEndBy
     ends_by_itself: bool | None
     due_ms: TimestampMs | None = None
     last_ms: TimestampMs | None = None
@@ -432,17 +432,17 @@ def expected_end(
 ) -> ExpectedEnd:
     """The expected end of a live transaction; `proven` is the verdict that its coordinator has confirmed."""
     if described.state.is_prepare:
-        return ExpectedEnd(EndsBy.MARKERS, None)
+        return ExpectedEnd(WillEndBy.MARKERS, None)
     scan_interval_ms = policy.scan_interval_ms(None)
     late_ms = late_after_ms(described, policy, scan_interval_ms)
     if late_ms is None:
-        return ExpectedEnd(EndsBy.CLIENT, ends_by_itself=False)
+        return ExpectedEnd(WillEndBy.CLIENT, ends_by_itself=False)
     if described.start_ms is None:
-        return ExpectedEnd(EndsBy.NO_START, None)
+        return ExpectedEnd(WillEndBy.NO_START, None)
     due_ms = described.start_ms + described.timeout_ms
     last_ms = due_ms + scan_interval_ms
     if proven is not None and RULE_OF[proven].is_past_timeout:
-        return ExpectedEnd(EndsBy.LATE_COORDINATOR, None, due_ms, last_ms)
+        return ExpectedEnd(WillEndBy.LATE_COORDINATOR, None, due_ms, last_ms)
     if now_ms - described.start_ms > late_ms:
-        return ExpectedEnd(EndsBy.TIMEOUT_IN_DOUBT, None, due_ms, last_ms)
-    return ExpectedEnd(EndsBy.TIMEOUT, ends_by_itself=True, due_ms=due_ms, last_ms=last_ms)
+        return ExpectedEnd(WillEndBy.TIMEOUT_IN_DOUBT, None, due_ms, last_ms)
+    return ExpectedEnd(WillEndBy.TIMEOUT, ends_by_itself=True, due_ms=due_ms, last_ms=last_ms)

@@ -53,7 +53,7 @@ class Latencies(NamedTuple):
     counts: tuple[int, ...]
 
 
-class End(NamedTuple):
+class Completion(NamedTuple):
     """A Complete* record.
 
     Attributes:
@@ -90,7 +90,7 @@ class Tally:
             known = self._counts.get(key)
             self._counts[key] = list(counts) if known is None else list(map(add, known, counts))
 
-    def finish(self, prepared: CoordinatorView, end: End) -> None:
+    def finish(self, prepared: CoordinatorView, end: Completion) -> None:
         """Adds the durations of one transaction; none if the record does not end the prepared transaction."""
         target = _PREPARED_AS.get(end.state)
         if target is not prepared.state:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import field
 
 from txnwatch.state.model.clocks import Clock, Leader
-from txnwatch.state.model.completion_latency import End, Latencies
+from txnwatch.state.model.completion_latency import Completion, Latencies
 from txnwatch.state.model.incident import EndedBy
 from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
 from txnwatch.state.model.values import (
@@ -163,7 +163,7 @@ class TransactionSeen(Variant, frozen=True):
     view: CoordinatorView
     held: frozenset[TopicPartition] = frozenset()
     ended: tuple[Latencies, ...] = ()
-    first_end: End | None = None
+    first_end: Completion | None = None
     is_past: bool = False
     decided: FirstDecision | None = None
 

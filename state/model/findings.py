@@ -312,7 +312,7 @@ class CensusOffsets(NamedTuple):
     end: Offset
 
 
-class PartitionEnds(Variant, frozen=True):
+class ListedOffsets(Variant, frozen=True):
     """The offsets of partitions that only a census watches, where a bucket knows open data.
 
     They are those of the transactions that the open list reports, and of open data without an owner.
@@ -356,6 +356,6 @@ Finding = (
     | ViewHealed
     | BucketCount
     | OpenTransactions
-    | PartitionEnds
+    | ListedOffsets
     | TransactionsEnded
 )

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from txnwatch.state.detection.view import begun, decision_after, decision_of, follow
-from txnwatch.state.model.completion_latency import End, Tally
+from txnwatch.state.model.completion_latency import Completion, Tally
 from txnwatch.state.model.facts import FirstDecision, TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.state.model.values import (
@@ -169,7 +169,7 @@ class RangeUse:
     view: CoordinatorView | None = None
     held: frozenset[TopicPartition] = NO_PARTICIPANTS
     ended: Tally | None = None
-    first_end: End | None = None
+    first_end: Completion | None = None
     decided: FirstDecision | None = None
 
     @property
@@ -178,7 +178,7 @@ class RangeUse:
         assert self.view is not None
         return self.view
 
-    def time(self, end: End) -> None:
+    def time(self, end: Completion) -> None:
         """Measures a transaction that ends here; if it was prepared before the range, the state measures it."""
         if self.view is None:
             self.first_end = end
@@ -317,7 +317,7 @@ class TransactionFold(BatchWalker):
         view = view_of(record, value, self.log.partition, coordinator_epoch)
         is_new, end = record.offset >= self.backlog_end, None
         if is_new and view.state.is_complete:
-            end = End(view.state, view.record_timestamp_ms, view.last_update_ms, coordinator_epoch)
+            end = Completion(view.state, view.record_timestamp_ms, view.last_update_ms, coordinator_epoch)
         use = self._owner.get(transactional_id)
         previous = value.previous_producer_id
         if (
@@ -356,7 +356,7 @@ class TransactionFold(BatchWalker):
             use.decided = decision_after(before, view, producer_epoch, is_consecutive=is_consecutive)
 
     def _supersede(
-        self, former: RangeUse, view: CoordinatorView, successor: ProducerId, end: End | None, *, is_new: bool
+        self, former: RangeUse, view: CoordinatorView, successor: ProducerId, end: Completion | None, *, is_new: bool
     ) -> None:
         if end is not None:
             former.time(end)

@@ -20,7 +20,7 @@ from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.evaluate import judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers
 from txnwatch.state.detection.proof import BarrierContext
-from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, OwnerInDoubt, PartitionEnds
+from txnwatch.state.model.findings import BucketCount, Finding, ListedOffsets, OpenTransactions, OwnerInDoubt
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.values import TopicPartition
 
@@ -85,7 +85,7 @@ def without_list(batch: list[Finding]) -> list[Finding]:
     return [
         replace_ages(finding) if isinstance(finding, BucketCount) else finding
         for finding in batch
-        if not isinstance(finding, OpenTransactions | PartitionEnds)  # these are of the transactions in the list
+        if not isinstance(finding, OpenTransactions | ListedOffsets)  # these are of the transactions in the list
     ]
 
 

@@ -32,7 +32,7 @@ from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, LastStable, NoticeKind, OpenDescribed
-from txnwatch.state.model.findings import CensusOffsets, Finding, OpenTransactions, PartitionEnds
+from txnwatch.state.model.findings import CensusOffsets, Finding, ListedOffsets, OpenTransactions
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
@@ -314,15 +314,15 @@ class Query:
 
 
 def _others(emitted: list[Finding]) -> list[Finding]:
-    return [finding for finding in emitted if not isinstance(finding, OpenTransactions | PartitionEnds)]
+    return [finding for finding in emitted if not isinstance(finding, OpenTransactions | ListedOffsets)]
 
 
 def _open(emitted: list[Finding]) -> list[OpenTransactions]:
     return [finding for finding in emitted if isinstance(finding, OpenTransactions)]
 
 
-def _ends(emitted: list[Finding]) -> list[PartitionEnds]:
-    return [finding for finding in emitted if isinstance(finding, PartitionEnds)]
+def _ends(emitted: list[Finding]) -> list[ListedOffsets]:
+    return [finding for finding in emitted if isinstance(finding, ListedOffsets)]
 
 
 def _offsets(emitted: list[Finding]) -> set[CensusOffsets]:

@@ -25,8 +25,8 @@ from txnwatch.state.model.findings import (
     BucketCount,
     CensusRequest,
     Finding,
+    ListedOffsets,
     OpenTransactions,
-    PartitionEnds,
     TransactionCandidate,
 )
 from txnwatch.state.model.transaction import TransactionState as S
@@ -41,7 +41,7 @@ _TIMEOUTS_MS = (10_000, 60_000, 200_000, 900_000, 2147483647)
 _PAUSES_MS = (*(500,) * 30, 2_000, 7_000, 60_000, 3_000_000)
 _LATEST_MS = 9_000  # how long before a listing the newest record is stamped; the bounds improve from there
 # A census is requested, and a look counted, when a producer is evaluated; the open list has a test of its own.
-DEPENDS_ON_EVALUATIONS = BucketCount | CensusRequest | OpenTransactions | PartitionEnds
+DEPENDS_ON_EVALUATIONS = BucketCount | CensusRequest | OpenTransactions | ListedOffsets
 
 
 @dataclass

@@ -26,9 +26,9 @@ from txnwatch.state.model.facts import (
 from txnwatch.state.model.findings import (
     BucketCount,
     Finding,
+    ListedOffsets,
     OpenTransaction,
     OpenTransactions,
-    PartitionEnds,
     TransactionsEnded,
     Unproven,
 )
@@ -221,7 +221,7 @@ class BucketRun:
             one for finding in emitted if isinstance(finding, OpenTransactions) for one in finding.transactions
         ]
         self.ended = [one for finding in emitted if isinstance(finding, TransactionsEnded) for one in finding.latencies]
-        figures = BucketCount | Unproven | OpenTransactions | PartitionEnds | TransactionsEnded
+        figures = BucketCount | Unproven | OpenTransactions | ListedOffsets | TransactionsEnded
         return [finding for finding in emitted if not isinstance(finding, figures)]
 
     def pass_time(self, milliseconds: int) -> None:

@@ -22,10 +22,10 @@ from txnwatch.state.model.findings import (
     BucketCount,
     CensusOffsets,
     Finding,
+    ListedOffsets,
     OpenSpan,
     OpenTransaction,
     OpenTransactions,
-    PartitionEnds,
 )
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import (
@@ -208,7 +208,7 @@ class PageWorld:
         ]
         if self.by_census:
             offsets = (CensusOffsets(at, Offset(low), Offset(end)) for at, (low, end) in self.by_census.items())
-            emitted.append(PartitionEnds(0, tuple(offsets), is_round=True))
+            emitted.append(ListedOffsets(0, tuple(offsets), is_round=True))
         self.store.take(emitted, self.seen(), at_ms if at_ms is not None else now_ms())
 
     def tell(self, event: IncidentEvent) -> None:

@@ -10,7 +10,7 @@ from txnwatch.state.detection.bucket_indexes import Agenda
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.reading import LACKS, READ_WHOLE, Lack, LackSince, Reading, Standing
 from txnwatch.state.model.clocks import Clock, Leader
-from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage
+from txnwatch.state.model.completion_latency import BOUNDS_MS, Completion, Latencies, Stage
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -179,7 +179,11 @@ open_transactions = st.builds(
     timeout_ms=st.none() | st.integers(0, 99_999),
 )
 ends = st.builds(
-    End, st.sampled_from([TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]), times, times, epochs
+    Completion,
+    st.sampled_from([TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]),
+    times,
+    times,
+    epochs,
 )
 _decisions = st.sampled_from([state for state in TransactionState if state.outcome is not None])
 latencies = st.builds(

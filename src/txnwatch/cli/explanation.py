@@ -15,7 +15,7 @@ from txnwatch.state.abort.fencing import identity_of, last_door, log_named
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.read_committed import hidden_records
-from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expected_end, open_data
+from txnwatch.state.evidence.screening import ExpectedEnd, Search, WillEndBy, expected_end, open_data
 from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import SpanCandidate
@@ -165,21 +165,21 @@ def end_of(
 def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: TimestampMs) -> str:
     due_ms, last_ms = end.due_ms or LONG_AGO, end.last_ms or LONG_AGO
     match end.by:
-        case EndsBy.MARKERS:
+        case WillEndBy.MARKERS:
             return f"Its outcome is decided ({described.state.outcome}); it ends once the marker is written here."
-        case EndsBy.CLIENT:
+        case WillEndBy.CLIENT:
             return "It is a two-phase transaction: it has no timeout; only its client ends it."
-        case EndsBy.NO_START:
+        case WillEndBy.NO_START:
             return "When its timeout passes is not known: its coordinator returned no start."
-        case EndsBy.LATE_COORDINATOR:
+        case WillEndBy.LATE_COORDINATOR:
             passed = duration(elapsed(due_ms, now_ms))
             return f"Its timeout passed {passed} ago, and its coordinator has not aborted it."
-        case EndsBy.TIMEOUT_IN_DOUBT:
+        case WillEndBy.TIMEOUT_IN_DOUBT:
             return (
                 f"By this machine's clock its timeout passed {duration(now_ms - due_ms)} ago. By its coordinator's "
                 "clock it has not passed, or this is not known: `txnwatch doctor` compares the clocks."
             )
-        case EndsBy.TIMEOUT:
+        case WillEndBy.TIMEOUT:
             return (
                 f"{ENDS_BY_ITSELF} if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
                 f"and {utc(last_ms)} (timeout {duration(described.timeout_ms)}, then the next scan)."

@@ -155,7 +155,7 @@ def run(parsed: argparse.Namespace) -> int:
         fence = Fence(cluster, parsed.id or parsed.transactional_id, data)
         found = fence.look()
         if isinstance(found, UnknownTransactionalId):
-            ended: Ended | None = Ended("fenced_before", CLEAN, f"{fence.why_not(found)}: nothing was sent")
+            ended: FenceResult | None = FenceResult("fenced_before", CLEAN, f"{fence.why_not(found)}: nothing was sent")
             of_it = "unknown", parsed.producer_id, parsed.producer_epoch
         else:
             effect = fence.effect(found)
@@ -165,14 +165,14 @@ def run(parsed: argparse.Namespace) -> int:
                 with publishing(parsed, cluster, options, events, "fence") as topic:
                     last = fence.tell_and_carry_out(found, origin_of(cluster, parsed), topic)
                 why = f"{last.why}: {effect}" if last.step is FenceStep.DONE else last.why
-                ended = Ended(*_RESULTS[last.step], why)
+                ended = FenceResult(*_RESULTS[last.step], why)
         assert ended is not None
         row = FencedRow(found.transactional_id, found.coordinator, *of_it, ended.result, ended.detail)
         write(CommandAnswer("fence", cluster.known.cluster_id, FencedRow, [row]), parsed.format, is_wide=parsed.wide)
     return ended.code
 
 
-class Ended(NamedTuple):
+class FenceResult(NamedTuple):
     """How the command ends."""
 
     result: str
@@ -182,22 +182,22 @@ class Ended(NamedTuple):
 
 def _without_a_fence(
     parsed: argparse.Namespace, fence: Fence, found: DescribedTransaction, effect: str
-) -> Ended | None:
+) -> FenceResult | None:
     """How the command ends without a request; None if InitProducerId is sent."""
     before = identity_of(found)
     assert before is not None  # see Fence.look
     if is_fenced(found, parsed.producer_id, parsed.producer_epoch):
-        return Ended("fenced_before", CLEAN, f"it has {before} already: nothing was sent")
+        return FenceResult("fenced_before", CLEAN, f"it has {before} already: nothing was sent")
     if not is_as_named(found, parsed.producer_epoch):
         expected = f"expected epoch {parsed.producer_epoch} or a higher one, found {before}"
-        return Ended("refused", REFUSED, f"{expected}: nothing was sent")
+        return FenceResult("refused", REFUSED, f"{expected}: nothing was sent")
     useless = fence.useless(found)
     if useless is not None:
         return useless
     if parsed.dry_run:
-        return Ended("dry_run", CLEAN, f"would send InitProducerId: {effect}")
+        return FenceResult("dry_run", CLEAN, f"would send InitProducerId: {effect}")
     if not parsed.yes and not confirmed(what_it_ends(found, before, effect), "Fence it?"):
-        return Ended("refused", REFUSED, "not confirmed: nothing was sent")
+        return FenceResult("refused", REFUSED, "not confirmed: nothing was sent")
     return fence.useless(found)  # the operator may have waited
 
 
@@ -244,7 +244,7 @@ class Fence:
         said = effect_of(found, longest, lambda advice: advice_text(self._cluster, advice, found))
         return f"{said}{because_of(blocked_of(self._cluster, found.partitions))}".removesuffix(".")
 
-    def useless(self, found: DescribedTransaction) -> Ended | None:
+    def useless(self, found: DescribedTransaction) -> FenceResult | None:
         """How the command ends if nothing is worth sending; None if InitProducerId may be sent.
 
         Raises:
@@ -252,10 +252,10 @@ class Fence:
         """
         if self._is_unneeded():
             detail = "the transaction that hung has ended: no fence is needed, and nothing was sent"
-            return Ended("refused", REFUSED, detail)
+            return FenceResult("refused", REFUSED, detail)
         waits_for = found.partitions if found.is_ending else ()  # a fence waits for their markers
         blocked = [*log_blocked(self._cluster, self._id), *blocked_of(self._cluster, waits_for)]
-        return Ended("refused", REFUSED, f"nothing was sent{because_of(blocked)}") if blocked else None
+        return FenceResult("refused", REFUSED, f"nothing was sent{because_of(blocked)}") if blocked else None
 
     def _is_unneeded(self) -> bool:
         """Whether the transaction for which the id is fenced is no longer open."""

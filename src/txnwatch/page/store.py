@@ -18,7 +18,7 @@ from txnwatch.page.shown_past import ShownPast
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.page.words import name
 from txnwatch.state.audit.exposure_rows import ExposureCounts, PeriodicAudit
-from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, PartitionEnds
+from txnwatch.state.model.findings import BucketCount, Finding, ListedOffsets, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import (
     BarrierNumber,
@@ -234,7 +234,7 @@ class KnownNow:
     behind: int | None = None
     totals: Totals = NOTHING_OPEN
     lists: Sequence[OpenTransactions] = ()
-    by_census: Sequence[PartitionEnds] = ()
+    by_census: Sequence[ListedOffsets] = ()
     ends: Mapping[TopicPartition, Offset] = field(default_factory=dict)
     incidents: Sequence[IncidentEvent] | None = None
     reach: Reach | None = None
@@ -310,7 +310,7 @@ class PageStore:
         counts = tuple(finding for finding in emitted if isinstance(finding, BucketCount))
         if counts:
             lists = tuple(finding for finding in emitted if isinstance(finding, OpenTransactions))
-            ends = tuple(finding for finding in emitted if isinstance(finding, PartitionEnds))
+            ends = tuple(finding for finding in emitted if isinstance(finding, ListedOffsets))
             listed_ms = counts[0].data_listed_ms
             batch_ms = elapsed(listed_ms, now_ms)
             found = replace(

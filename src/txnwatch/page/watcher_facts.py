@@ -35,7 +35,7 @@ from txnwatch.state.audit.exposure_rows import ExposureCounts
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.value_rules import NAME_BYTES, is_cluster_id, is_text, problem_of
 from txnwatch.state.model.errors import BadFactsError
-from txnwatch.state.model.findings import CensusOffsets, OpenTransaction, OpenTransactions, PartitionEnds
+from txnwatch.state.model.findings import CensusOffsets, ListedOffsets, OpenTransaction, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.values import (
@@ -133,7 +133,7 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
             behind=self.behind,
             totals=self.totals,
             lists=(OpenTransactions(0, self.transactions, self.blocked),),
-            by_census=(PartitionEnds(0, self.by_census, is_round=True),),
+            by_census=(ListedOffsets(0, self.by_census, is_round=True),),
             ends=dict(self.ends),
             incidents=incidents,
             reach=self.reach,

@@ -26,7 +26,7 @@ from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.model.completion_latency import End
+from txnwatch.state.model.completion_latency import Completion
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import CensusResult, Finding, Mismatch, PartitionAlarm, Unproven, ViewHealed
@@ -176,7 +176,7 @@ def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_sta
     scrape = world.scrape()
     assert scrape.value("transactions_pending_markers", target_state="CompleteCommit") == 1
     assert scrape.value("oldest_pending_transaction_seconds") == 0.5
-    end = End(S.COMPLETE_COMMIT, START_MS + 40, START_MS + 8, 3)
+    end = Completion(S.COMPLETE_COMMIT, START_MS + 40, START_MS + 8, 3)
     complete = transaction(2, S.COMPLETE_COMMIT, record_timestamp_ms=START_MS + 40)
     scrape = world.batch(msgspec.structs.replace(complete, first_end=end))
     labels = {"target_state": "CompleteCommit"}

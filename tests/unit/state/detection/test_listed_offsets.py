@@ -10,7 +10,7 @@ from support.facts import ORDERS, PAYMENTS, START_MS, BucketRun, Kept, notice, s
 from support.facts import census as census_of
 from txnwatch.state.detection.open_transactions import SHOWN_ENDS, LastOpenLists
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, NoticeKind, OpenDescribed
-from txnwatch.state.model.findings import CensusOffsets, Finding, PartitionEnds
+from txnwatch.state.model.findings import CensusOffsets, Finding, ListedOffsets
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.job.bucket_step import FINDINGS
@@ -25,8 +25,8 @@ def census(*open_at: int, below: int = 100, stable: int | None = None, is_round:
     return census_of(*open_at, below=below, stable=stable, scanned=False, is_round=is_round)
 
 
-def ends(emitted: Iterable[Finding]) -> list[PartitionEnds]:
-    return [finding for finding in emitted if isinstance(finding, PartitionEnds)]
+def ends(emitted: Iterable[Finding]) -> list[ListedOffsets]:
+    return [finding for finding in emitted if isinstance(finding, ListedOffsets)]
 
 
 def offsets(emitted: Iterable[Finding]) -> list[tuple[TopicPartition, int, int]]:
@@ -44,7 +44,7 @@ def held() -> Kept:
 
 def test_the_offsets_of_a_partition_with_a_listed_transaction_are_emitted() -> None:
     assert ends(held().batch(*census(10, below=120))) == [
-        PartitionEnds(0, (CensusOffsets(ORDERS, 10, 120),), is_round=True)
+        ListedOffsets(0, (CensusOffsets(ORDERS, 10, 120),), is_round=True)
     ]
 
 
@@ -88,8 +88,8 @@ def test_only_changes_are_emitted() -> None:
     assert found == [True, False, False, True, False]
     assert ends(kept.batch()) == [], "a barrier without a census"
     assert offsets(kept.batch(*census(10, below=121, is_round=False))) == [(ORDERS, 10, 121)]
-    assert ends(kept.batch(*census(10, below=121))) == [PartitionEnds(0, (CensusOffsets(ORDERS, 10, 121),), True)]
-    assert ends(kept.batch(CensusTaken({}, frozenset({ORDERS}), is_round=True))) == [PartitionEnds(0, (), True)]
+    assert ends(kept.batch(*census(10, below=121))) == [ListedOffsets(0, (CensusOffsets(ORDERS, 10, 121),), True)]
+    assert ends(kept.batch(CensusTaken({}, frozenset({ORDERS}), is_round=True))) == [ListedOffsets(0, (), True)]
     assert ends(kept.batch(CensusTaken({}, frozenset({ORDERS}), is_round=True))) == []
     assert offsets(kept.batch(*census(10, below=121))) == [(ORDERS, 10, 121)], "it is described again"
 
@@ -139,8 +139,8 @@ def test_a_partition_of_two_transactions_is_emitted_once() -> None:
     assert len(offsets(run.everything)) == 1
 
 
-def listed(bucket: int, *partitions: int, end: int = 9, is_round: bool = True) -> PartitionEnds:
-    return PartitionEnds(
+def listed(bucket: int, *partitions: int, end: int = 9, is_round: bool = True) -> ListedOffsets:
+    return ListedOffsets(
         bucket, tuple(CensusOffsets(TopicPartition("orders", one), 5, end) for one in partitions), is_round
     )
 
