@@ -1,7 +1,7 @@
-"""Two watchers without Spark, of which one speaks; faults of the speaker, and how long nobody speaks after each.
+"""Two watchers, of which one speaks; faults of the speaker, and how long nobody speaks after each.
 
-The first event of a hang that is made right after a fault ends the silence. In the end each hang must have been told
-once.
+They are whole processes, `txnwatch run`, or watchers without Spark, whose times have no detection in them. The first
+event of a hang that is made right after a fault ends the silence. In the end each hang must have been told once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Protocol
 
 from support.event_tail import EventTail
 from support.kafka_faults import late_write_after_abort
+from support.metrics import Scrape
 from support.result_rows import keep_row
 from support.topics import unique
 from support.waiting import eventually
+from support.watch import RunningWatch
 from txnwatch.state.model.incident import IncidentEvent, partition_of
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
@@ -32,8 +34,67 @@ _STARTED_S, _TOLD_S = 120.0, 60.0
 _JOINED_S = 4.0  # a newcomer has joined the group, and the rebalance is over
 
 
-class SpeakingInstance:
+class Instance(Protocol):
     """One of the two; it is started again with the same checkpoint."""
+
+    def begin(self) -> None:
+        """Starts it."""
+
+    def until_ready(self) -> None:
+        """Waits until it looks for hangs."""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it speaks, as far as it has said."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """A signal to all its processes, or SIGTERM to the one that was started."""
+
+    def wait(self) -> None:
+        """Waits for its end."""
+
+    def end(self) -> None:
+        """Ends it, whatever it does."""
+
+
+class WholeWatcher:
+    """One `txnwatch run`."""
+
+    def __init__(self, bootstrap: str, events: str, topic: str, checkpoint: str) -> None:
+        flags = ("--topics", topic, "--events-topic", events, "--http-port", "0")
+        self._watch = RunningWatch(bootstrap, checkpoint, *flags)
+        self.begin()
+
+    def begin(self) -> None:
+        """See Instance."""
+        self._watch.start()
+
+    def until_ready(self) -> None:
+        """See Instance."""
+        self._watch.until_ready()
+
+    @property
+    def speaks(self) -> bool:
+        """See Instance."""
+        return Scrape.at(self._watch.metrics_url).value("speaks") == 1
+
+    def signal(self, number: signal.Signals) -> None:
+        """See Instance."""
+        (os.kill if number is signal.SIGTERM else os.killpg)(self._watch.pid, number)
+
+    def wait(self) -> None:
+        """See Instance."""
+        self._watch.wait()
+
+    def end(self) -> None:
+        """See Instance."""
+        if self._watch.is_running:
+            self.signal(signal.SIGKILL)
+            self.wait()
+
+
+class SpeakingInstance:
+    """A watcher without Spark."""
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
@@ -41,7 +102,7 @@ class SpeakingInstance:
         self.begin()
 
     def begin(self) -> None:
-        """Starts it."""
+        """See Instance."""
         command = [sys.executable, "-m", "support.speaking_process", *self._arguments]
         self._lines = []
         self.process = subprocess.Popen(
@@ -56,29 +117,33 @@ class SpeakingInstance:
             for line in process.stdout:
                 lines.append(line.strip())  # noqa: PERF401 - others read the list meanwhile
 
-    def until_ready(self) -> Self:
-        """Waits until it looks for hangs, and has joined the group."""
+    def until_ready(self) -> None:
+        """See Instance."""
         eventually(lambda: {"speaks", "silent"} & set(self._lines), _STARTED_S, "a first look")
-        time.sleep(_JOINED_S)
-        return self
 
     @property
     def speaks(self) -> bool:
-        """Whether it speaks, by its last line."""
+        """See Instance."""
         return self._lines[-1:] == ["speaks"]
 
-    def end(self) -> None:
-        """Ends it, whatever it does."""
-        self.process.kill()
+    def signal(self, number: signal.Signals) -> None:
+        """See Instance."""
+        self.process.send_signal(number)
+
+    def wait(self) -> None:
+        """See Instance."""
         self.process.wait(30.0)
+
+    def end(self) -> None:
+        """See Instance."""
+        self.process.kill()
+        self.wait()
 
 
 class Takeovers:
     """Faults of the speaker, one after the other; each takes the next partition."""
 
-    def __init__(
-        self, cluster: Cluster, tail: EventTail, pair: tuple[SpeakingInstance, SpeakingInstance], topic: str
-    ) -> None:
+    def __init__(self, cluster: Cluster, tail: EventTail, pair: tuple[Instance, Instance], topic: str) -> None:
         self._cluster, self._tail, self._pair, self._topic = cluster, tail, pair, topic
         self.made: list[TopicPartition] = []
 
@@ -86,6 +151,7 @@ class Takeovers:
         """The seconds from a fault to the first event of a hang that is made right after it, on a partition."""
         first, second = self._pair
         partition = TopicPartition(self._topic, number)
+        time.sleep(_JOINED_S)
         eventually(lambda: first.speaks is not second.speaks, _STARTED_S, "one speaker")
         speaker = first if first.speaks else second
         begun_s = time.time()
@@ -93,23 +159,23 @@ class Takeovers:
             late_write_after_abort(self._cluster, unique("zombie"), partition)
             self.made.append(partition)
             at_s = eventually(lambda: self._told_s(partition), _TOLD_S, f"the event about {partition} after {fault}")
-        speaker.until_ready()
         return at_s - begun_s
 
     @contextmanager
-    def _hit(self, speaker: SpeakingInstance, fault: str) -> Iterator[None]:
+    def _hit(self, speaker: Instance, fault: str) -> Iterator[None]:
         if fault == "pause":
-            speaker.process.send_signal(signal.SIGSTOP)
+            speaker.signal(signal.SIGSTOP)
             try:
                 yield
             finally:
-                speaker.process.send_signal(signal.SIGCONT)
+                speaker.signal(signal.SIGCONT)
             eventually(lambda: not speaker.speaks, _TOLD_S, "it knows that it has lost the lease")
             return
-        speaker.process.send_signal(signal.SIGKILL if fault == "kill -9" else signal.SIGTERM)
+        speaker.signal(signal.SIGKILL if fault == "kill -9" else signal.SIGTERM)
         yield
-        speaker.process.wait(30.0)
+        speaker.wait()
         speaker.begin()
+        speaker.until_ready()
 
     def _told_s(self, partition: TopicPartition) -> float | None:
         return next((one.at_s for one in self._tail.published if _place(one.event) == partition), None)
