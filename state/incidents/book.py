@@ -133,8 +133,8 @@ class Book:
         """
         if event.verdict != Verdict.HANGING:
             return event
-        found = self.authored(replace(with_outcome(event, self.outcome_of(event)), outcome_by=None))
-        return found if event.expected_outcome == found.expected_outcome else as_read(self.origin, found)
+        own = self.authored(replace(with_outcome(event, self.outcome_of(event)), outcome_by=None))
+        return own if event.expected_outcome == own.expected_outcome else as_read(self.origin, own)
 
     def outcome_of(self, event: IncidentEvent) -> Outcome:
         """The outcome that this process has found itself."""
@@ -173,9 +173,9 @@ class Book:
             return False
         return known.topic is not None or self.tells_transactions
 
-    def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
+    def remember(self, records: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
-        self.store.remember(found, now_ms)
+        self.store.remember(records, now_ms)
         for event in self.open_incidents:
             self.hear_outcome(event)
 

@@ -85,9 +85,9 @@ def contradictions(book: Book, incidents: Sequence[IncidentEvent], now_ms: Times
     spans = spans[:CANDIDATES_AT_A_TIME]
     ends: Ends = []
     answers = yield from confirm_spans([candidate_of(one) for one in spans])
-    for one, (_, found) in zip(spans, answers, strict=True):
-        if found.answer is Answer.REFUTED and found.description is not None:
-            ends.append((one, ending.refuted(now_ms, found.description)))
+    for incident, (_, read) in zip(spans, answers, strict=True):
+        if read.answer is Answer.REFUTED and read.description is not None:
+            ends.append((incident, ending.refuted(now_ms, read.description)))
     return ends
 
 
@@ -173,10 +173,10 @@ class FollowUp:
 
     def look(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
         """Reads open incidents again. An end that the log should show is returned only if the log does not show it."""
-        found = yield from self._checked(incidents, now_ms)
-        over = [one.incident.incident_id for one in found if is_unexplained(one.resolution)]
+        checked = yield from self._checked(incidents, now_ms)
+        over = [one.incident.incident_id for one in checked if is_unexplained(one.resolution)]
         self._gone = unexplained_since(self._gone, over, now_ms)
-        since = [(one, self._gone.get(one.incident.incident_id)) for one in found]
+        since = [(one, self._gone.get(one.incident.incident_id)) for one in checked]
         return [one for one, since_ms in since if since_ms is None or is_end_missed(since_ms, now_ms)]
 
     def _checked(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
@@ -185,26 +185,26 @@ class FollowUp:
         spans = {one.incident_id: partition_of(one) for one in incidents if one.topic is not None}
         readings = (yield from ask(ReadPartitions(set(spans.values())))) if spans else {}
         self._absences = absences_in_a_row(self._absences, readings)
-        checked = [(one, self.end_of(one, owners, readings, now_ms)) for one in incidents]
-        still_open = {spans[one.incident_id] for one, end in checked if end is None and one.incident_id in spans}
+        read = [(one, self.end_of(one, owners, readings, now_ms)) for one in incidents]
+        still_open = {spans[one.incident_id] for one, end in read if end is None and one.incident_id in spans}
         around = yield from self.around(
             {partition: readings[partition] for partition in still_open},
             now_ms,
             incidents,
-            [_span_of(one) for one, end in checked if end is None and one.incident_id in spans],
+            [_span_of(one) for one, end in read if end is None and one.incident_id in spans],
         )
         self._unmoved = {partition: self._unmoved[partition] for partition in still_open & self._unmoved.keys()}
         self._affected = {partition: self._affected[partition] for partition in still_open & self._affected.keys()}
-        found = []
-        for incident, end in checked:
+        checked = []
+        for incident, end in read:
             partition = spans.get(incident.incident_id)
             if end is not None:
-                found.append(Checked(incident, incident, end))
+                checked.append(Checked(incident, incident, end))
             elif partition is not None:
                 now = with_blocked_reads(incident, readings[partition])
                 now = around[partition].added_to(now) if partition in around else now
-                found.append(Checked(incident, with_owner(now, _owner(incident, owners))))
-        return found
+                checked.append(Checked(incident, with_owner(now, _owner(incident, owners))))
+        return checked
 
     def end_of(
         self,
@@ -227,14 +227,14 @@ class FollowUp:
         spans: Iterable[SpanStart] = (),
     ) -> Plan[dict[TopicPartition, Surroundings]]:
         """How long each last stable offset has not moved, the affected groups, and the groups that wait for `spans`."""
-        found: dict[TopicPartition, Surroundings] = {}
+        surroundings: dict[TopicPartition, Surroundings] = {}
         readable = {
             at: (one.last_stable_offset, one.high_watermark)
             for at, one in readings.items()
             if one.problem is None and one.last_stable_offset is not None and one.high_watermark is not None
         }
         if not readable:
-            return found
+            return surroundings
         answer = yield from ask(ReadGroups(readable))
         waiting = yield from ask(ReadWaitingGroups([span for span in spans if span.partition in readable]))
         yield from self._report_once(frozenset((*answer.problems, *waiting.problems)))
@@ -255,10 +255,10 @@ class FollowUp:
             )
             self._unmoved[partition] = seen.offset
             standing_ms, connect = elapsed(seen.offset.since_ms, now_ms), answer.connect.get(partition.topic)
-            found[partition] = Surroundings(standing_ms, seen.affected, waiting.groups, connect)
+            surroundings[partition] = Surroundings(standing_ms, seen.affected, waiting.groups, connect)
             if seen.affected is not None:
                 self._affected[partition] = seen.affected
-        return found
+        return surroundings
 
     def _report_once(self, problems: frozenset[str]) -> Plan[None]:
         new, _ = self._said.update(problems)

@@ -71,9 +71,9 @@ class IncidentStore:
     _spent: list[IncidentEvent] = field(default_factory=list)
     _heard_ms: dict[str, TimestampMs] = field(default_factory=dict)  # when an end, or an abort by hand, was read
 
-    def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
+    def remember(self, records: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads published events: the highest sequence of each incident counts; of two equal ones, the first."""
-        for event in found:
+        for event in records:
             incident_id = event.incident_id
             if isinstance(event, Overwritten):
                 self.hidden.add(incident_id)
@@ -105,8 +105,8 @@ class IncidentStore:
 
     def expired(self, now_ms: TimestampMs, retention_ms: DurationMs, most: int) -> list[str]:
         """The ids of incidents that ended before the retention, at most `most`."""
-        found = (one for one, ended in self._ended.items() if ended.is_expired(now_ms, retention_ms))
-        return list(islice(found, most))
+        expired = (incident_id for incident_id, ended in self._ended.items() if ended.is_expired(now_ms, retention_ms))
+        return list(islice(expired, most))
 
     def drop(self, incident_ids: Iterable[str]) -> None:
         """Forgets incidents completely: their ids may be used again."""
@@ -130,8 +130,8 @@ class IncidentStore:
 
     def take_hidden(self) -> list[str]:
         """The incidents whose last record is no event; each is returned once."""
-        found, self.hidden = sorted(self.hidden), set()
-        return found
+        hidden, self.hidden = sorted(self.hidden), set()
+        return hidden
 
     def stands_behind(self, record: IncidentEvent) -> bool:
         """Whether an event of this process with a higher sequence is on its way to the topic, and follows a record."""
@@ -250,16 +250,16 @@ class IncidentStore:
 
     def used_ids(self, incident_id: str) -> Iterator[str]:
         """The id under which an incident was first opened, and those under which it was opened again."""
-        found, times = incident_id, 0
-        while self.is_used(found):
-            yield found
+        used_id, times = incident_id, 0
+        while self.is_used(used_id):
+            yield used_id
             times += 1
-            found = repeat_incident_id(incident_id, times)
+            used_id = repeat_incident_id(incident_id, times)
 
     def open_one(self, incident_id: str) -> IncidentEvent | None:
         """The open incident of this id, or of an id under which it was opened again."""
-        known = (self.known.get(one) for one in self.used_ids(incident_id))
-        return next((one for one in known if one is not None and one.is_open), None)
+        events = (self.known.get(used_id) for used_id in self.used_ids(incident_id))
+        return next((event for event in events if event is not None and event.is_open), None)
 
     def unused(self, incident_id: str) -> str:
         """The id for a newly confirmed incident; another one if an incident with this id was resolved.
@@ -276,7 +276,8 @@ class IncidentStore:
             return False
         in_order = (*self.used_ids(record.first_id), self.unused(record.first_id))
         own_id = own.incident_id if own.is_open else None
-        return next((one for one in in_order if one in {record.incident_id, own_id}), None) == record.incident_id
+        first = next((some_id for some_id in in_order if some_id in {record.incident_id, own_id}), None)
+        return first == record.incident_id
 
     def sent(self, events: Iterable[IncidentEvent]) -> None:
         """Registers events that are on their way to the topic and will be read back from it."""

@@ -194,9 +194,9 @@ class Ledger:
             return NEVER_MS
         return min(self.checks.due_ms, self._outcomes.due_ms, self._owners.due_ms)
 
-    def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
+    def remember(self, records: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
-        self.book.remember(found, now_ms)
+        self.book.remember(records, now_ms)
         self.checks.due_ms = AT_ONCE
 
     def on_batch(self, emitted: Sequence[Finding]) -> Plan[None]:
@@ -287,8 +287,8 @@ class Ledger:
         if self.speaks and change.step is not NextStep.TELL_AGAIN and event.incident_id in book.untold:
             told = book.told_again(event, event.time_ms)  # the change is told with what is untold
             book.untold.told(event.incident_id)
-            for one in told:
-                book.stored(one)
+            for told_event in told:
+                book.stored(told_event)
             made.extend(map(fitting, told))
         else:
             made.append(fitting(event))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 from txnwatch.state.model.pauses import Attempts
@@ -75,10 +75,12 @@ class UntoldIncidents:
 
     def take_due(self, may_be_told: Callable[[str], bool], now_ms: TimestampMs) -> list[str]:
         """The incidents to be told now; each is returned once."""
-        due = [one for one in self._left if may_be_told(one) and self._is_due(one, now_ms)]
-        for one in due:
-            del self._left[one]
-            self._unanswered.pop(one, None)
+        due = [
+            incident_id for incident_id in self._left if may_be_told(incident_id) and self._is_due(incident_id, now_ms)
+        ]
+        for incident_id in due:
+            del self._left[incident_id]
+            self._unanswered.pop(incident_id, None)
         return due
 
     def _is_due(self, incident_id: str, now_ms: TimestampMs) -> bool:
@@ -94,7 +96,7 @@ class UntoldIncidents:
 
     def forget(self, known: Container[str]) -> None:
         """Drops what is kept about incidents that are no longer known."""
-        self._left = {one: None for one in self._left if one in known}
-        self._openings = {one: event for one, event in self._openings.items() if one in known}
-        self._unanswered = {one: record for one, record in self._unanswered.items() if one in known}
-        self._answers = {one: answers for one, answers in self._answers.items() if one in known}
+        kept: tuple[dict[str, Any], ...] = (self._left, self._openings, self._unanswered, self._answers)
+        for by_incident in kept:
+            for incident_id in [incident_id for incident_id in by_incident if incident_id not in known]:
+                del by_incident[incident_id]
