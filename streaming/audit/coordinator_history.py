@@ -26,11 +26,11 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.hidden_topics import why_no_log
 from txnwatch.streaming.log.coordinator_log import logs_of
+from txnwatch.streaming.log.coordinator_records import CoordinatorLogWalker, LoggedRecord, logged_records
 from txnwatch.streaming.log.lookups import read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
-from txnwatch.streaming.log.transaction_fold import LoggedRecord, logged_records
-from txnwatch.streaming.wire.internal_topics import NO_VALUE, QuickDecoded, quick_decode, quick_participants
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LOG_APPEND_TIME, NO_END, BatchHeader, BatchWalker
+from txnwatch.streaming.wire.internal_topics import NO_VALUE, QuickDecoded, quick_participants
+from txnwatch.streaming.wire.record_batch import LOG_APPEND_TIME, NO_END, BatchHeader
 
 _HASHED = 1_000  # ids of each partition that are compared with it first: the oldest, which a change left behind
 _LONGEST_OF_NONE = 4  # bytes of encoded partitions
@@ -43,7 +43,7 @@ class IdHistories(NamedTuple):
     missing: tuple[NotAudited, ...]
 
 
-class IdHistoryFold(BatchWalker):
+class IdHistoryFold(CoordinatorLogWalker):
     """The records of each transactional id in one partition of the log; a fold for `read_ranges`.
 
     Attributes:
@@ -62,27 +62,18 @@ class IdHistoryFold(BatchWalker):
         Raises:
             WireError: bytes that no broker writes to this log.
         """
-        raw, at = bytes(buffer), 0
-        while True:
-            seen = quick_decode(raw, at)
-            if seen is None:
-                found = next(self.headers(raw, at), None)
-                if found is None:
-                    return
-                at = self._decode(raw, *found)
+        raw = bytes(buffer)
+        for at, batch in self.batches(raw):
+            if isinstance(batch, BatchHeader):
+                self._decode(raw, at, batch)
                 continue
-            at, offset, leader_epoch = seen[0], seen[1], seen[2]
-            if offset >= self.end:
-                self.position = self.end
-                return
-            if offset > self.position or self.log.whole_from_ms is None:
-                self.log.whole_from_ms = seen[3]
-            if offset >= self.start:
-                self._add_usual(seen)
-            self.leader_epoch, self.position = leader_epoch, Offset(offset + 1)
+            if batch[1] > self.position or self.log.whole_from_ms is None:
+                self.log.whole_from_ms = batch[3]
+            if batch[1] >= self.start:
+                self._add_usual(batch)
 
-    def _decode(self, raw: bytes, at: int, header: BatchHeader) -> int:
-        """Decodes one batch exactly; returns where it ends."""
+    def _decode(self, raw: bytes, at: int, header: BatchHeader) -> None:
+        """Decodes one batch exactly."""
         has_lost = header.record_count <= header.last_offset_delta
         if has_lost or header.base_offset > self.position or self.log.whole_from_ms is None:
             is_last = has_lost or header.attributes & LOG_APPEND_TIME
@@ -90,8 +81,6 @@ class IdHistoryFold(BatchWalker):
         if not header.is_control and header.base_offset >= self.start:
             for record in logged_records(raw, at, header):
                 self._add(record)
-        self.leader_epoch, self.position = header.leader_epoch, Offset(header.last_offset + 1)
-        return at + LENGTH_OVERHEAD + header.length
 
     def _add_usual(self, seen: QuickDecoded) -> None:
         """As `_add`, without values in between: it is called a million times."""

@@ -40,13 +40,12 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.client.hidden_topics import NOT_SHOWN, why_no_log
+from txnwatch.streaming.log.coordinator_records import logged_record, logged_records
 from txnwatch.streaming.log.lookups import BatchList, continued_read, extents, is_still_wanted, list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import (
     TransactionFold,
     last_hole_end,
-    logged_record,
-    logged_records,
     view_of,
 )
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from txnwatch.state.model.errors import ConfigError, InputError, WireError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, is_topic_name
-from txnwatch.streaming.log.transaction_fold import logged_record
+from txnwatch.streaming.log.coordinator_records import logged_record
 from txnwatch.streaming.wire.internal_topics import decode_value
 from txnwatch.streaming.wire.printed_batches import is_dump_of_kafka
 from txnwatch.streaming.wire.record_batch import BatchWalker, records, walk

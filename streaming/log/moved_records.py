@@ -12,9 +12,9 @@ from txnwatch.state.model.values import Offset, coordinator_partition
 from txnwatch.state.telling.moved_ids import MovedId
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import LogRecord, logs_of
+from txnwatch.streaming.log.coordinator_records import logged_records
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
-from txnwatch.streaming.log.transaction_fold import logged_records
 from txnwatch.streaming.wire.record_batch import BatchWalker
 
 _MOST_OFFSETS = 2_000  # of each partition

@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -35,59 +35,20 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
+from txnwatch.streaming.log.coordinator_records import (
+    CoordinatorLogWalker,
+    LoggedRecord,
+    batch_at,
+    logged_records,
+    quick_record,
+)
 from txnwatch.streaming.wire.internal_topics import (
     NO_PARTICIPANTS,
     NO_PRODUCER_ID,
-    NO_VALUE,
     QuickDecoded,
     TransactionLogValue,
-    decode_key,
-    decode_value,
-    quick_decode,
-    quick_value,
 )
-from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, Record, end_of_entry, header_at, records
-
-# The records of one batch of `__transaction_state`, decoded: all of them or none.
-
-
-class LoggedRecord(NamedTuple):
-    """One record about a transactional id; `value` is None for a tombstone."""
-
-    transactional_id: str
-    offset: Offset
-    timestamp_ms: TimestampMs
-    value: TransactionLogValue | None
-
-
-def logged_records(buffer: memoryview | bytes, position: int, header: BatchHeader) -> list[LoggedRecord]:
-    """The records of the batch at a byte position; records with a key of another type are left out.
-
-    A batch that cannot be decoded as a whole has no records: what stands before the damage may be damaged too.
-
-    Raises:
-        WireError: the batch is compressed, or a record of it cannot be decoded.
-    """
-    return [found for record in records(buffer, position, header) if (found := logged_record(record)) is not None]
-
-
-def logged_record(record: Record) -> LoggedRecord | None:
-    """A record of the log, decoded; None if its key has another type.
-
-    Raises:
-        WireError: the key or the value cannot be decoded.
-    """
-    name = decode_key(record.key) if record.key is not None else None
-    if name is None:
-        return None
-    value = decode_value(record.value) if record.value is not None else None
-    return LoggedRecord(name, record.offset, TimestampMs(record.timestamp), value)
-
-
-def quick_record(seen: QuickDecoded) -> LoggedRecord:
-    """The record of a batch that `quick_decode` has accepted."""
-    return LoggedRecord(seen[4].decode(), seen[1], seen[3], None if seen[8] == NO_VALUE else quick_value(seen))
-
+from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, header_at
 
 # Holes of `__transaction_state`: offsets that compaction has removed. State is never carried across a hole.
 
@@ -187,7 +148,7 @@ class RangeUse:
             self.ended.finish(self.view, end)
 
 
-class TransactionFold(BatchWalker):
+class TransactionFold(CoordinatorLogWalker):
     """Folds records of one partition of the coordinator's log from `start` up to `end` (exclusive).
 
     Records below `backlog_end` were there before reading began. Their durations are not measured. `facts` marks their
@@ -221,32 +182,22 @@ class TransactionFold(BatchWalker):
         Raises:
             WireError: a batch, key or value of this log cannot be decoded; `position` is the batch's offset.
         """
-        raw, at, last_at = bytes(buffer), 0, -1
+        raw, last_at = bytes(buffer), -1
         try:
-            while True:
-                seen = quick_decode(raw, at)
-                if seen is None:
-                    found = next(self.headers(raw, at), None)
-                    if found is None:
-                        return
-                    at, header = found
-                    end = end_of_entry(raw, at)
-                    self.note_hole(header)
-                    self._take_decoded(raw, at, header, hole_end_before)
+            for at, batch in self.batches(raw):
+                if isinstance(batch, BatchHeader):
+                    self.note_hole(batch)
+                    self._take_decoded(raw, at, batch, hole_end_before)
                 else:
-                    end, base_offset = seen[0], seen[1]
+                    base_offset = batch[1]
                     if base_offset > self.position:
                         self._pass_hole(base_offset)
-                    if base_offset >= self.end:
-                        self.position = self.end
-                        return
                     if hole_end_before is not None:
                         self.last_hole_end = hole_end_before[base_offset]
                     if base_offset >= self.start:
-                        self._stamp(seen[3], seen[2])
-                        self.take_usual(at, seen)
-                    self.leader_epoch, self.position = seen[2], Offset(base_offset + 1)
-                last_at, at = at, end
+                        self._stamp(batch[3], batch[2])
+                        self.take_usual(at, batch)
+                last_at = at
         finally:
             if last_at >= 0:
                 self.last_header = header_at(raw, last_at)
@@ -262,7 +213,6 @@ class TransactionFold(BatchWalker):
             for record in records:
                 self._stamp(record.timestamp_ms, header.leader_epoch)
             self.take_unusual(records, at, header)
-        self.leader_epoch, self.position = header.leader_epoch, Offset(header.last_offset + 1)
 
     def take_usual(self, at: int, seen: QuickDecoded) -> None:
         """Folds a batch that `quick_decode` has accepted; it begins at a byte of `raw`."""
@@ -558,12 +508,11 @@ class FirstReadFold(TransactionFold):
         chunk = bisect_right(self._begins, at) - 1
         raw = self._chunks[chunk]
         position = at - self._begins[chunk]
-        seen = quick_decode(raw, position)
-        if seen is not None:
-            super().take_usual(position, seen)
+        batch = batch_at(raw, position)
+        if isinstance(batch, BatchHeader):
+            super().take_unusual(logged_records(raw, position, batch), position, batch)
         else:
-            header = header_at(raw, position)
-            super().take_unusual(logged_records(raw, position, header), position, header)
+            super().take_usual(position, batch)
 
     def _let_go(self) -> None:
         self.size = 0

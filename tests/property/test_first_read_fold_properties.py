@@ -18,15 +18,10 @@ from msgspec.structs import asdict
 from support.coordinator_logs import Placed, coordinator_logs
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.values import log_numbered
-from txnwatch.streaming.audit import coordinator_history as history_module
-from txnwatch.streaming.log import transaction_fold as fold_module
-from txnwatch.streaming.log.transaction_fold import (
-    FirstReadFold,
-    HeldBytes,
-    TransactionFold,
-    logged_records,
-    quick_record,
-)
+from txnwatch.streaming.audit.coordinator_history import IdHistoryFold
+from txnwatch.streaming.log import coordinator_records as records_module
+from txnwatch.streaming.log.coordinator_records import logged_records, quick_record
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
 from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, quick_decode
 from txnwatch.streaming.wire.record_batch import walk
 
@@ -43,7 +38,7 @@ def _damaged(raw: bytes, damages: list[tuple[int, int]]) -> bytes:
     return bytes(changed)
 
 
-DECODED = mock.patch.object(fold_module, "quick_decode", return_value=None)
+DECODED = mock.patch.object(records_module, "quick_decode", return_value=None)
 
 
 def _read(
@@ -132,8 +127,8 @@ def test_a_quick_reading_gives_the_same_ids_as_decoding_each_batch(
 ) -> None:
     raw = _damaged(b"".join(placed.raw for placed in log), damages)
     shown = []
-    for reading in (nullcontext(), mock.patch.object(history_module, "quick_decode", return_value=None)):
-        fold = history_module.IdHistoryFold(0, start, log[-1].last_offset)
+    for reading in (nullcontext(), DECODED):
+        fold = IdHistoryFold(0, start, log[-1].last_offset)
         error = None
         try:
             with reading:
@@ -218,7 +213,7 @@ MUTANTS = {
     "ignores the previous producer id": mock.patch.object(FirstReadFold, "_note", _ignores_the_previous_id),
     "ignores whose an id was": mock.patch.object(FirstReadFold, "_note", _ignores_the_name),
     "ignores holes": mock.patch.object(FirstReadFold, "_note", _ignores_holes),
-    "takes live ones for idle": mock.patch.object(fold_module, "quick_decode", _takes_prepare_for_idle),
+    "takes live ones for idle": mock.patch.object(records_module, "quick_decode", _takes_prepare_for_idle),
     "forgets what it knew": mock.patch.object(FirstReadFold, "forget_idle_backlog", lambda fold: fold._uses.clear()),
 }
 

@@ -49,6 +49,7 @@ LONG_LOOPS = {
 PURE_PACKAGES = ("txnwatch.state.", "txnwatch.streaming.wire.")
 PURE_MODULES = (
     "log.partition_fold",
+    "log.coordinator_records",
     "log.transaction_fold",
     "source.offsets",
     "source.planner",

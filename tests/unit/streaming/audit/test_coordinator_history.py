@@ -11,7 +11,7 @@ from txnwatch.state.audit.audit_facts import LoggedState
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition, coordinator_partition
 from txnwatch.streaming.audit.coordinator_history import IdHistoryFold, ids_of
-from txnwatch.streaming.log.transaction_fold import logged_records
+from txnwatch.streaming.log.coordinator_records import logged_records
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.record_batch import walk
 

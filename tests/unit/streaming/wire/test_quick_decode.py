@@ -12,7 +12,7 @@ from support.batches import COMMIT, CONTROL, LOG_APPEND_TIME, TIMESTAMP_MS, a_ba
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.log.transaction_fold import logged_records, quick_record
+from txnwatch.streaming.log.coordinator_records import logged_records, quick_record
 from txnwatch.streaming.wire.internal_topics import NO_VALUE, TransactionLogValue, quick_decode, quick_value
 from txnwatch.streaming.wire.record_batch import walk
 
