@@ -15,10 +15,11 @@ from urllib.parse import urlencode
 from txnwatch.page.incident_rows import held_places, hidden_by, incident_row, recent_row
 from txnwatch.page.knowledge import HeldBack, Knowledge
 from txnwatch.page.truth import CALM
-from txnwatch.page.words import Part, counted, groups, holder, name, number, tag, told_first, waiting
+from txnwatch.page.words import Part, groups, holder, name, number, tag, told_first, waiting
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.telling.folding import FoldedIncidents, fold, owner_label, prefix_of
+from txnwatch.state.text import counted
 
 FOLDS: Final = 30
 LISTED: Final = 50
