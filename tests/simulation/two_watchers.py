@@ -176,6 +176,8 @@ class TwoWatchers(Actors):
             if self.forger is not None and name not in self.speakers:
                 continue  # it may call a hang by another name, after a forged end; it tells so once it speaks
             for known in abort.ledger.incidents:
+                if self.forger is not None and known.is_open and not abort.ledger.ledger.book.is_found(known):
+                    continue  # an open claim is told only once it is found here
                 found = last.get(known.incident_id)
                 if not known.is_open and found is None and known.incident_id in self.log.buried:
                     continue  # a forged end of long ago has expired
