@@ -1,12 +1,16 @@
 """What `txnwatch audit` costs: by partitions, against a census of them all, and by the size of the coordinators' log.
 
-By partitions: one broker, nothing open. By the log: of ids that were used once, from bytes in memory, so without the
-network; every record is read, and all checks are evaluated.
+By partitions: one broker, nothing open. The command: the same broker with its partitions, and a large coordinators' log.
+By the log: of ids that were used once, from bytes in memory, so without the network; every record is read, and all
+checks are evaluated.
 """
 
 from __future__ import annotations
 
 import gc
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.census import grow, whole_census
+from bench.million import write_ids
 from bench.results import Point, Row
 from support.audited import facts
 from support.large_log import a_large_log, end_of_large_log
@@ -55,9 +60,13 @@ def run(directory: Path, rows: list[Row]) -> None:
             with closing(_connect(kafka)) as cluster:
                 whole_census(cluster, made)  # returns once every partition has a leader
             by_partitions.points.append(_measure(kafka, made))
+        with closing(_connect(kafka)) as cluster:
+            write_ids(kafka.bootstrap_servers, cluster, 0, IDS[-1])
+        with_log = Row("audit", "the command", "ids in the log")
+        with_log.points.append(_of_command(kafka))
     by_log = Row("audit", "its log", "ids in the log")
     by_log.points += map(_of_log, IDS)
-    rows += [by_partitions, by_log]
+    rows += [by_partitions, with_log, by_log]
 
 
 def _connect(kafka: EmbeddedKafka) -> Cluster:
@@ -86,6 +95,20 @@ def _cost(kafka: EmbeddedKafka, measured: Callable[[Cluster], None]) -> _Cost:
             wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu_begin
             found.append(_Cost(wall_s, cpu_s, len(sent), cluster.traffic.sent + cluster.traffic.received))
     return sorted(found, key=lambda one: one.wall_s)[ROUNDS // 2]
+
+
+def _of_command(kafka: EmbeddedKafka) -> Point:
+    """The whole process, as a person starts it."""
+    command = [sys.executable, "-m", "txnwatch", "audit", "--bootstrap-server", kafka.bootstrap_servers]
+    found = []
+    for _ in range(ROUNDS):
+        begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([*command, "--format", "json"], stdout=subprocess.DEVNULL, check=True)  # noqa: S603
+        wall_s, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = sum(after[:2]) - sum(before[:2])
+        found.append((wall_s, cpu_s))
+    wall_s, cpu_s = sorted(found)[ROUNDS // 2]
+    return Point(IDS[-1], wall_s, cpu_s)
 
 
 def _of_log(ids: int) -> Point:

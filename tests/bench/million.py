@@ -26,7 +26,7 @@ from support.transaction_log import a_key, a_value
 from support.watch import RunningWatch
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_partition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
@@ -79,7 +79,12 @@ def write_ids(bootstrap: str, cluster: Cluster, first: int, end: int) -> None:
         )
         while True:
             try:
-                producer.produce(TRANSACTION_STATE_TOPIC, value, key.replace(name, b"%016d" % number), number % count)
+                producer.produce(
+                    TRANSACTION_STATE_TOPIC,
+                    value,
+                    key.replace(name, b"%016d" % number),
+                    coordinator_partition(f"app-{number:016d}", count),
+                )
                 break
             except BufferError:
                 producer.poll(0.1)
