@@ -103,7 +103,7 @@ def _of_command(kafka: EmbeddedKafka) -> Point:
     found = []
     for _ in range(ROUNDS):
         begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([*command, "--format", "json"], stdout=subprocess.DEVNULL, check=True)  # noqa: S603
+        subprocess.run([*command, "--format", "json"], stdout=subprocess.DEVNULL, check=True)
         wall_s, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = sum(after[:2]) - sum(before[:2])
         found.append((wall_s, cpu_s))
