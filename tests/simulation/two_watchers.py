@@ -171,19 +171,21 @@ class TwoWatchers(Actors):
             if number in {_STILL, _AT_REST - _LAST}:
                 self.elapsed_ms += 2 * 3_600_000  # every pause between two answers is over
             problems += self.batch([])
-        last = self.log.left
         for name, abort in self.aborts.items():
             if self.forger is not None and name not in self.speakers:
                 continue  # it may call a hang by another name, after a forged end; it tells so once it speaks
-            for known in abort.ledger.incidents:
-                if self.forger is not None and known.is_open and not abort.ledger.ledger.book.is_found(known):
-                    continue  # an open claim is told only once it is found here
-                found = last.get(known.incident_id)
-                if not known.is_open and found is None and known.incident_id in self.log.buried:
-                    continue  # a forged end of long ago has expired
-                if found is None or found.is_open is not known.is_open:
-                    problems.append(f"NOT SAID: {name} knows incident {known.incident_id} as {known.status}")
+            problems += self._not_said(name, abort.ledger)
         return problems if self.forger is not None else [*problems, *lost_outcomes(self.told.values(), self.log)]
+
+    def _not_said(self, name: str, ledger: RunningLedger) -> Iterator[str]:
+        for known in ledger.incidents:
+            found = self.log.left.get(known.incident_id)
+            if self.forger is not None and known.is_open and not ledger.ledger.book.is_found(known):
+                continue  # an open claim is told only once it is found here
+            if not known.is_open and found is None and known.incident_id in self.log.buried:
+                continue  # a forged end of long ago has expired
+            if found is None or found.is_open is not known.is_open:
+                yield f"NOT SAID: {name} knows incident {known.incident_id} as {known.status}"
 
     def _sink(self, name: str) -> WatchedSink:
         def look(event: IncidentEvent, last: IncidentEvent | None) -> None:
