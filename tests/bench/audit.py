@@ -1,6 +1,7 @@
 """What `txnwatch audit` costs: by partitions, against a census of them all, and by the size of the coordinators' log.
 
-By partitions: one broker, nothing open. The command: the same broker, and a large coordinators' log. that were used once, from bytes in memory, so without the network; every record is read, and all checks are evaluated.
+By partitions: one broker, nothing open. The command: the same broker, and a large coordinators' log. By the log: of ids
+that were used once, from bytes in memory, so without the network; every record is read, and all checks are evaluated.
 """
 
 from __future__ import annotations
