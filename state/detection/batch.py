@@ -94,16 +94,16 @@ class Batch:
         """Facts that concern every producer with something open; they are applied first."""
         return tuple(notice for notice in self.notices if notice.kind not in KEEPS_WHAT_IS_KNOWN)
 
-    def brackets(self, unread: Iterable[TopicPartition] = ()) -> Brackets:
-        """The brackets of the batch's census, with the notices as they are now; see Brackets for `unread`."""
-        return Brackets(self.censuses, self.notices, unread)
+    def valid_listings(self, unread: Iterable[TopicPartition] = ()) -> ValidListings:
+        """The valid listings of the batch's census, with the notices as they are now; see there for `unread`."""
+        return ValidListings(self.censuses, self.notices, unread)
 
 
 _place_of_range = attrgetter("partition", "range_start")
 _place_of_record = attrgetter("view.log_partition", "view.log_offset")
 
 
-class Brackets:
+class ValidListings:
     """The partitions for which the batch's census is valid, and those that a complete round did not find.
 
     Law: a round describes all partitions, and every bucket has it. So a bucket only looks up its own partitions.
@@ -137,19 +137,19 @@ class Brackets:
         self.is_round = any(census.is_round for census in self._censuses)
 
     def of(self, partition: TopicPartition) -> CensusListing | None:
-        """The bracket of a partition; None if the census is not valid for it, or has not described it."""
+        """The listing of a partition; None if the census is not valid for it, or has not described it."""
         if partition not in self._found:
             self._found[partition] = self._find(partition)
         return self._found[partition]
 
     def _find(self, partition: TopicPartition) -> CensusListing | None:
         for census in reversed(self._censuses):
-            bracket = census.taken.get(partition)
-            if bracket is None or partition in (self._unread if bracket.is_scanned else self._changed):
+            listing = census.taken.get(partition)
+            if listing is None or partition in (self._unread if listing.is_scanned else self._changed):
                 continue
-            if (partition, bracket.topic_id) not in self._gone:
-                is_planned = bracket.is_scanned and partition in self._failed
-                return bracket._replace(is_scanned=False, is_behind=True) if is_planned else bracket
+            if (partition, listing.topic_id) not in self._gone:
+                is_planned = listing.is_scanned and partition in self._failed
+                return listing._replace(is_scanned=False, is_behind=True) if is_planned else listing
         return None
 
     def described(self, partitions: KeysView[TopicPartition]) -> set[TopicPartition]:
@@ -274,10 +274,10 @@ def _events(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> I
     """The events of a batch; each one counts before the next one is found."""
     for partition, start in batch.barrier.reread.items():
         yield partition, ReadEvent.READ_AGAIN, start
-    brackets = batch.brackets()
+    valid_listings = batch.valid_listings()
     for partition in bucket.lacking(Lack.CENSUS):
-        bracket = brackets.of(partition)
-        if bracket is not None and bracket.is_scanned:
+        listing = valid_listings.of(partition)
+        if listing is not None and listing.is_scanned:
             yield partition, ReadEvent.DESCRIBED_AS_READ, FIRST_OFFSET
     for partition in sorted(batch.barrier.looked_at):
         yield partition, ReadEvent.LET_GO, FIRST_OFFSET
@@ -288,7 +288,7 @@ def _events(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> I
         for partition in sorted({partition for census in batch.censuses for partition in census.failed_scanned}):
             yield partition, ReadEvent.UNDESCRIBED, FIRST_OFFSET
         for partition in bucket.lacking(Lack.DESCRIPTION):
-            if brackets.of(partition) is not None:
+            if valid_listings.of(partition) is not None:
                 yield partition, ReadEvent.DESCRIBED, FIRST_OFFSET
         yield from _named(bucket, batch.barrier)
     yield from _reached(bucket, batch.barrier)

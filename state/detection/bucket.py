@@ -219,27 +219,27 @@ def take_census(run: BucketBatch) -> None:
     batch, loaded = run.batch, run.loaded
     if not batch.censuses:
         return
-    brackets = batch.brackets(run.bucket.lacking(Lack.REST, Lack.RANGE))
+    valid_listings = batch.valid_listings(run.bucket.lacking(Lack.REST, Lack.RANGE))
     number = batch.barrier.number
     shown: set[tuple[int, TopicPartition]] = set()
     for fact in batch.described:
-        bracket = brackets.of(fact.partition)
-        if bracket is not None and fact.start_offset < bracket.below:
+        listing = valid_listings.of(fact.partition)
+        if listing is not None and fact.start_offset < listing.below:
             shown.add((fact.producer_id, fact.partition))
-            step = described_open(loaded.known(fact.producer_id), fact, bracket, number)
+            step = described_open(loaded.known(fact.producer_id), fact, listing, number)
             if step.emitted or step.producer is not loaded.known(fact.producer_id):
                 loaded.load(fact.producer_id)
                 loaded.take(step)
     awaited = loaded.awaited
-    looked_at = brackets.described(awaited.partitions) | brackets.missing(awaited.known_by_census)
+    looked_at = valid_listings.described(awaited.partitions) | valid_listings.missing(awaited.known_by_census)
     for producer_id in sorted({*awaited.on(looked_at), *loaded.touched}):
         for partition, span in loaded.known(producer_id).spans.items():
-            bracket = brackets.of(partition)
-            if brackets.is_missing(partition):
+            listing = valid_listings.of(partition)
+            if valid_listings.is_missing(partition):
                 if is_known_by_census(span):
                     loaded.take(not_there(loaded.load(producer_id), partition))
-            elif bracket is not None and (producer_id, partition) not in shown:
-                loaded.take(not_described(loaded.load(producer_id), partition, bracket, number))
+            elif listing is not None and (producer_id, partition) not in shown:
+                loaded.take(not_described(loaded.load(producer_id), partition, listing, number))
 
 
 def take_clocks_and_settings(run: BucketBatch) -> None:

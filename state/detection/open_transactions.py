@@ -25,7 +25,7 @@ import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping
 from zlib import crc32
 
-from txnwatch.state.detection.batch import Batch, Brackets
+from txnwatch.state.detection.batch import Batch, ValidListings
 from txnwatch.state.detection.bucket_indexes import Age, HolderIndex, age_of
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.proof import BarrierContext
@@ -204,8 +204,8 @@ def ends_to_emit(bucket: BucketState, batch: Batch, transactions: Iterable[OpenT
         bucket.ends_digest = None
     if not batch.censuses:
         return None
-    brackets = batch.brackets()
-    found = ListedOffsets(bucket.number, _listed(transactions, brackets), brackets.is_round)
+    valid_listings = batch.valid_listings()
+    found = ListedOffsets(bucket.number, _listed(transactions, valid_listings), valid_listings.is_round)
     if not (found.offsets or found.is_round):
         return None
     digest = crc32(encode(found))
@@ -215,15 +215,15 @@ def ends_to_emit(bucket: BucketState, batch: Batch, transactions: Iterable[OpenT
     return found
 
 
-def _listed(transactions: Iterable[OpenTransaction], brackets: Brackets) -> tuple[CensusOffsets, ...]:
+def _listed(transactions: Iterable[OpenTransaction], valid_listings: ValidListings) -> tuple[CensusOffsets, ...]:
     """What the census has listed where the transactions have data."""
     found: dict[TopicPartition, CensusOffsets] = {}
     for transaction in transactions:
         for partition, _, _ in transaction.spans:
-            bracket = brackets.of(partition)
-            if bracket is None or bracket.is_scanned or bracket.is_behind or bracket.stable is None:
+            listing = valid_listings.of(partition)
+            if listing is None or listing.is_scanned or listing.is_behind or listing.stable is None:
                 continue
-            found[partition] = CensusOffsets(partition, bracket.stable, max(bracket.below, bracket.stable))
+            found[partition] = CensusOffsets(partition, listing.stable, max(listing.below, listing.stable))
             if len(found) == SHOWN_ENDS:
                 return tuple(found.values())
     return tuple(found.values())

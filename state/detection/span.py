@@ -417,19 +417,19 @@ def _began_after(prior: Span, read_since: BarrierNumber, *, is_begin: bool) -> B
 # observation.
 
 
-def described_open(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, number: BarrierNumber) -> Step:
+def described_open(producer: ProducerState, fact: OpenDescribed, listing: CensusListing, number: BarrierNumber) -> Step:
     """The producer after a census of batch `number` showed its transaction as open, beginning below L."""
     prior = producer.spans.get(fact.partition)
-    if prior is None or prior.topic_id != bracket.topic_id or _is_another(prior, fact):
-        return _opened_by_census(producer, prior, fact, bracket, number)
-    if bracket.is_scanned and _is_as_read(prior, fact):
+    if prior is None or prior.topic_id != listing.topic_id or _is_another(prior, fact):
+        return _opened_by_census(producer, prior, fact, listing, number)
+    if listing.is_scanned and _is_as_read(prior, fact):
         return Step(producer)
     is_another = prior.start_offset != fact.start_offset  # a span is identified by its start: the proof restarts
-    is_reading = not bracket.is_scanned  # if the partition is scanned and read this far, the log decides
+    is_reading = not listing.is_scanned  # if the partition is scanned and read this far, the log decides
     seen_again = is_reading and prior.uncovered_at is not None and prior.reseen_at is None
     emitted: tuple[Finding, ...] = ()
     if fact.producer_epoch > prior.epoch:  # data of a newer epoch, which we have not read, has joined it
-        emitted = () if prior.absorbed else (_joined_unseen(producer, fact, bracket, prior),)
+        emitted = () if prior.absorbed else (_joined_unseen(producer, fact, listing, prior),)
         prior = absorbed(prior)
     span = replace(
         prior,
@@ -460,11 +460,11 @@ def _is_another(prior: Span, fact: OpenDescribed) -> bool:
     return prior.start_offset < fact.start_offset or (prior.by_census and prior.start_offset != fact.start_offset)
 
 
-def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, prior: Span) -> StrayWrite:
+def _joined_unseen(producer: ProducerState, fact: OpenDescribed, listing: CensusListing, prior: Span) -> StrayWrite:
     return StrayWrite(
         producer_id=producer.producer_id,
         partition=fact.partition,
-        topic_id=bracket.topic_id,
+        topic_id=listing.topic_id,
         joined=Joined(fact.start_offset, prior.oldest_epoch, None, fact.producer_epoch),
         view=producer.view,
         last_timestamp_ms=fact.last_timestamp_ms,
@@ -473,26 +473,26 @@ def _joined_unseen(producer: ProducerState, fact: OpenDescribed, bracket: Census
 
 
 def _opened_by_census(
-    producer: ProducerState, prior: Span | None, fact: OpenDescribed, bracket: CensusListing, number: BarrierNumber
+    producer: ProducerState, prior: Span | None, fact: OpenDescribed, listing: CensusListing, number: BarrierNumber
 ) -> Step:
-    is_same_topic = prior is not None and prior.topic_id == bracket.topic_id
+    is_same_topic = prior is not None and prior.topic_id == listing.topic_id
     event = SpanEvent.CENSUS_WITHOUT_IT if is_same_topic else SpanEvent.PARTITION_GONE
     emitted = ended(producer.producer_id, fact.partition, prior, event) if prior is not None else ()
-    if bracket.is_scanned and not bracket.is_first:
+    if listing.is_scanned and not listing.is_first:
         healed = ViewHealed(fact.partition, producer.producer_id, fact.start_offset, Mismatch.OPEN)
         emitted = (*emitted, healed)
     span = Span(
-        topic_id=bracket.topic_id,
+        topic_id=listing.topic_id,
         start_offset=fact.start_offset,
         start_epoch=None,
         epoch=fact.producer_epoch,
         last_offset=fact.start_offset,
         last_timestamp_ms=fact.last_timestamp_ms,
         first_seen_ms=fact.listed_ms,
-        eligible_from=number if fact.start_offset == bracket.stands_at else BarrierNumber(number + 1),
-        by_census=not bracket.is_scanned,
-        is_ahead_of_scan=bracket.is_behind,
-        seen_at=None if bracket.is_scanned else number,
+        eligible_from=number if fact.start_offset == listing.stands_at else BarrierNumber(number + 1),
+        by_census=not listing.is_scanned,
+        is_ahead_of_scan=listing.is_behind,
+        seen_at=None if listing.is_scanned else number,
     )
     return Step(_with_span(producer, fact.partition, span), emitted)
 
@@ -503,25 +503,25 @@ def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
 
 
 def not_described(
-    producer: ProducerState, partition: TopicPartition, bracket: CensusListing, number: BarrierNumber
+    producer: ProducerState, partition: TopicPartition, listing: CensusListing, number: BarrierNumber
 ) -> Step:
     """The producer after a census of batch `number` that does not show its span."""
     span = producer.spans[partition]
-    if span.topic_id != bracket.topic_id:
+    if span.topic_id != listing.topic_id:
         return after_event(producer, partition, span, SpanEvent.PARTITION_GONE)
-    if span.start_offset >= bracket.below:
+    if span.start_offset >= listing.below:
         # The log was truncated. The scan goes back, and opens again what it reads above that point.
         return after_event(producer, partition, span, SpanEvent.TRUNCATED_AWAY)
-    is_below_stable = bracket.stable is not None and span.start_offset < bracket.stable
+    is_below_stable = listing.stable is not None and span.start_offset < listing.stable
     is_over = is_below_stable or span.census_absent_at is not None
-    if is_over and span.by_census and not bracket.is_scanned:
+    if is_over and span.by_census and not listing.is_scanned:
         return after_event(producer, partition, span, SpanEvent.CENSUS_WITHOUT_IT)
     span = replace(
         span,
         census_absent_at=number if span.census_absent_at is None else span.census_absent_at,
-        ended_at=number if is_over and bracket.is_scanned and span.ended_at is None else span.ended_at,
-        by_census=span.by_census and not bracket.is_scanned,
-        is_ahead_of_scan=span.is_ahead_of_scan and not bracket.is_scanned,
+        ended_at=number if is_over and listing.is_scanned and span.ended_at is None else span.ended_at,
+        by_census=span.by_census and not listing.is_scanned,
+        is_ahead_of_scan=span.is_ahead_of_scan and not listing.is_scanned,
         uncovered_at=None,
         reseen_at=None,
     )

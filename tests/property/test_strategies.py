@@ -35,7 +35,7 @@ STATE: dict[type[object], st.SearchStrategy[object]] = {
     ProducerState: drawn.producers,
     SharedState: drawn.buckets,
     Reading: drawn.data_readings | drawn.log_readings,
-    facts.CensusListing: drawn.brackets,
+    facts.CensusListing: drawn.census_listings,
     facts.Joined: drawn.joins,
 }
 DRAWN = FACTS | STATE

@@ -135,8 +135,8 @@ class BehindTakenForRead(WorldReader):
 
     def _as_scanned(self, census: CensusTaken) -> CensusTaken:
         taken = {
-            partition: bracket._replace(is_scanned=True, is_behind=False) if bracket.is_behind else bracket
-            for partition, bracket in census.taken.items()
+            partition: listing._replace(is_scanned=True, is_behind=False) if listing.is_behind else listing
+            for partition, listing in census.taken.items()
         }
         return replace(census, taken=taken)
 
@@ -343,8 +343,8 @@ class CensusJudgedAtOnce(Wrapped):
 
     @contextmanager
     def patch(self) -> Iterator[None]:
-        def early(producer: ProducerState, fact: OpenDescribed, bracket: CensusListing, number: int) -> Step:
-            return described_open(producer, fact, bracket, number - 1)
+        def early(producer: ProducerState, fact: OpenDescribed, listing: CensusListing, number: int) -> Step:
+            return described_open(producer, fact, listing, number - 1)
 
         with (
             mock.patch.object(buckets, "described_open", early),

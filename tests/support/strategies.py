@@ -280,10 +280,10 @@ notices = st.builds(
 
 
 joins = st.builds(Joined, offsets, epochs, offsets, epochs, st.none() | markers)
-brackets = st.builds(CensusListing, topic_ids, offsets, st.none() | offsets, st.booleans(), st.booleans())
+census_listings = st.builds(CensusListing, topic_ids, offsets, st.none() | offsets, st.booleans(), st.booleans())
 censuses = st.builds(
     CensusTaken,
-    st.dictionaries(data_partitions, brackets, max_size=2),
+    st.dictionaries(data_partitions, census_listings, max_size=2),
     st.frozensets(data_partitions, max_size=2),
     st.booleans(),
     st.frozensets(data_partitions, max_size=2),

@@ -145,8 +145,8 @@ def kept_awaiting() -> StoredFindings:
 
 
 def a_census(*numbers: int, shows: int | None = None, scanned: bool = True, is_round: bool = False) -> list[Fact]:
-    bracket = CensusListing(TOPIC_IDS["orders"], 100, 4, is_scanned=scanned)
-    taken = CensusTaken({partition_of(number): bracket for number in numbers}, is_round=is_round)
+    listing = CensusListing(TOPIC_IDS["orders"], 100, 4, is_scanned=scanned)
+    taken = CensusTaken({partition_of(number): listing for number in numbers}, is_round=is_round)
     described = [] if shows is None else [OpenDescribed(partition_of(shows), shows, 0, 4, START_MS, START_MS)]
     return [taken, *described]
 
