@@ -307,7 +307,8 @@ class Book:
             self.forget_found(event.incident_id)
 
     def continues(self, opened: IncidentEvent, candidate: TransactionCandidate | None) -> None:
-        """Takes that what was found about an incident is now that of another one, under a new id."""
+        """Takes that what was found about an incident is now that of another one, under another id."""
+        self.untold.begin_anew(opened.incident_id)
         if candidate is not None:
             self.findings.transactions[opened.incident_id] = candidate
         elif opened.span is not None:

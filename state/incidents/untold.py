@@ -55,6 +55,10 @@ class UntoldIncidents:
         self._left[record.incident_id] = None
         self._unanswered[record.incident_id] = record
 
+    def begin_anew(self, incident_id: str) -> None:
+        """The incident is about something else now: the first answer about it comes at once."""
+        self._answers.pop(incident_id, None)
+
     def told(self, incident_id: str) -> None:
         """The topic says what this process knows."""
         for kept in (self._left, self._openings, self._unanswered):

@@ -122,3 +122,26 @@ def test_a_stray_write_that_was_found_in_silence_is_told_by_the_next_speaker(pai
     pair.speaker = "two"
     pair.step(pair.two)
     assert [(event.verdict, event.status) for event in pair.log.records] == [("stray_write", "opened")]
+
+
+def test_a_forger_whose_records_wait_for_answers_hides_nothing_behind_an_earlier_id(pair: Pair) -> None:
+    candidate = pair.world.hang()
+    pair.step(pair.one, candidate)
+    (first,) = pair.log.records
+    pair.log.records.append(resolved(first, pair.world.now_ms, no_longer_open(pair.world.now_ms, "not so")))
+    pair.speaker = "two"
+    pair.step(pair.two)
+
+    def forge() -> None:
+        last = pair.log.compacted[first.incident_id]
+        harm = replace(last, expected_outcome="commit", suggested_command="evil", resolution=None)
+        pair.log.records.append(an_update(harm, pair.world.now_ms))
+        pair.step(pair.two)
+
+    for _ in range(4):
+        forge()
+    pair.step(pair.two, candidate)
+    forge()
+    last = pair.log.compacted[first.incident_id]
+    assert (last.status, last.suggested_command) == ("updated", first.suggested_command)
+    assert [event.incident_id for event in pair.log.compacted.values() if event.is_open] == [first.incident_id]
