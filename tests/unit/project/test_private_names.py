@@ -19,7 +19,7 @@ ALLOWED: dict[str, list[str]] = {
     "fuzz/connection_targets.py": ["_client"],
     "integration/test_kafka_transactions.py": ["_SubParsersAction", "_actions"],
     "integration/test_write_rates.py": ["_socket"],
-    "property/test_brackets.py": ["_censuses"],
+    "property/test_valid_listings.py": ["_censuses"],
     "property/test_bucket_log.py": [
         "_forget_idle",
         "_objects",
