@@ -31,6 +31,7 @@ _END_TIMEOUT_S = 3.0
 # librdkafka looks up the coordinator of a group that it does not use.
 _NO_PROBLEM = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})  # noqa: SLF001 - their public names
 _AT_A_TIME, _MOST_PARTS = 500, 20
+_CLOSED = "Broken pipe", "Connection reset", "Disconnected"
 _NO_READ = "the right READ on the topic is missing (docs/rights.md)"
 Decoder = Callable[[bytes], IncidentEvent]
 
@@ -89,9 +90,14 @@ class EventLog:
             raise
 
     def _unreachable(self, exc: KafkaException, protocol: str) -> BrokerError:
-        """The error with the reason; librdkafka has none if a listener closes a connection of another protocol."""
-        why = self._connection_error or f"{exc.args[0].str()}{protocol_doubt(protocol.upper())}"
-        return BrokerError(f"events topic {self._topic!r}: {why}")
+        """The error with the reason.
+
+        If a listener closes a connection of another protocol, librdkafka gives none, or what it did at that moment.
+        """
+        why = self._connection_error or exc.args[0].str()
+        is_closed = not self._connection_error or any(sign in why for sign in _CLOSED)
+        doubt = protocol_doubt(protocol.upper()) if is_closed else ""
+        return BrokerError(f"events topic {self._topic!r}: {why}{doubt}")
 
     def close(self) -> None:
         """Closes the connections."""
