@@ -203,5 +203,8 @@ class WorldAdmin:
         self.truth.said(owners, f"HARM: {marker} was written")
         self.world.seen["abort: marker"] += 1
         self.world.commit(log)
+        # The watch acts between two steps of the world: until the next one, its last reading shows what it has ended.
+        self.world.tick += 1
         self.world.look()
+        self.world.tick -= 1
         return None
