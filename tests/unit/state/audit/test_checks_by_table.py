@@ -11,13 +11,12 @@ from txnwatch.state.audit.audit_table import BY_NAME, CHECKS
 from txnwatch.state.audit.auditing import EVALUATED, audit
 from txnwatch.state.audit.right_checks import TOPIC
 
-
 # People mute checks by their names and count them in metrics: a name is added here, and none is changed or taken away.
 NAMES = """
-marker-skipped no-verification old-transaction-version mixed-versions stuck-prepare-bugs epoch-bugs late-
-gauge-blind coordinator-log-config coordinator-log-large coordinator-partitions producer-id-reused unclean-
-election replication compaction-race retention-below-timeout times-out fenced-while-open one-shot-ids long-
-timeout old-protocol never-commits internal-writers marker-writers id-owners
+marker-skipped no-verification old-transaction-version mixed-versions stuck-prepare-bugs epoch-bugs
+late-gauge-blind coordinator-log-config coordinator-log-large coordinator-partitions producer-id-reused
+unclean-election replication compaction-race retention-below-timeout times-out fenced-while-open one-shot-ids
+long-timeout old-protocol never-commits internal-writers marker-writers id-owners
 """
 
 
