@@ -44,7 +44,7 @@ from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.speaking import SILENT, WHOLE
+from txnwatch.state.incidents.speaking import WHOLE, SpeakerRole
 from txnwatch.state.incidents.untold import LONGEST_PAUSE_MS
 from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.incident import (
@@ -103,7 +103,7 @@ class Actors:
         sink: SharedLogSink,
         *,
         name: str = "simulated",
-        may_speak: Callable[[], bool] = lambda: True,
+        role: Callable[[], SpeakerRole] = lambda: WHOLE,
         now_ms: Callable[[], int] | None = None,
     ) -> RunningLedger:
         """The ledger of one watcher; `now_ms` is the clock of its machine, which is right without it."""
@@ -120,7 +120,7 @@ class Actors:
             has_read=lambda _: not self.log.is_away,
             bury=self.log.bury,
             on_event=lambda event: self._on_event(event, name),
-            role=lambda: WHOLE if may_speak() else SILENT,
+            role=role,
         )
 
     def now_ms(self) -> int:

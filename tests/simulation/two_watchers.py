@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -33,6 +34,7 @@ from support.fake_lease import FakeLease
 from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.speaking import SILENT, WHOLE, SpeakerRole
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import NO_TIME, DurationMs
@@ -63,6 +65,7 @@ class TwoWatchers(Actors):
 
     Attributes:
         speakers: those that speak now.
+        losses: how often each has lost the lease: a lease that came back between two batches is another one.
         faulty: whether a lease moves in another way than by a handover.
     """
 
@@ -73,6 +76,7 @@ class TwoWatchers(Actors):
         self.faulty, self.told = faulty, dict[tuple[str, str], IncidentEvent]()
         self.rng = random.Random(seed)
         self.speakers, self.next_speakers, self.until = {"first"}, {"first"}, 0
+        self.losses = Counter[str]()
         self.two_at = -_ANSWERS
         self.still_from = sys.maxsize  # one watcher speaks in the last batches, so that its state is on the topic
         self.writers: dict[tuple[str, int], str] = {}
@@ -85,7 +89,7 @@ class TwoWatchers(Actors):
     def begin_watcher(self, name: str) -> None:
         """A process begins; it knows what is on the topic."""
         ledger = self.a_ledger(
-            self._sink(name), name=name, may_speak=lambda: name in self.speakers, now_ms=self.clock_of(name)
+            self._sink(name), name=name, role=lambda: self._role_of(name), now_ms=self.clock_of(name)
         )
         ledger.remember(self.log.records)
         lease = FakeLease()
@@ -105,6 +109,9 @@ class TwoWatchers(Actors):
         """A finding as this watcher has it; None if it has not found it."""
         return self._as_seen_later(finding) if name == "second" else finding
 
+    def _role_of(self, name: str) -> SpeakerRole:
+        return WHOLE._replace(tenure=self.losses[name]) if name in self.speakers else SILENT
+
     def look_at(self, name: str, event: IncidentEvent) -> None:
         """An event before a watcher publishes it."""
 
@@ -116,8 +123,10 @@ class TwoWatchers(Actors):
             left += [found for one in emitted if (found := self.seen_by(name, one)) is not None]
         if self.forger is not None:
             self.forger.write()
+        had_it = self.speakers
         if self.calls <= self.still_from or len(self.speakers) != 1:
             self._move_lease()
+        self.losses.update(had_it - self.speakers)
         self.two_at = self.calls if len(self.speakers) > 1 else self.two_at
         for name in self.rng.sample(NAMES, 2)[self.rng.random() < 0.2 :]:
             abort, self.left[name], found = self.aborts[name], [], self.left[name]
