@@ -12,6 +12,9 @@ from txnwatch.sinks.delivery import event_log
 from txnwatch.state.model.errors import BrokerError
 
 
+TRANSPORT = -195  # librdkafka's code for a connection that cannot be made, or that was closed
+
+
 def test_an_open_transaction_on_the_topic_hides_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
@@ -50,11 +53,11 @@ def test_a_connection_that_the_listener_closes_has_the_question_of_its_protocol(
             self._on_error = config["error_cb"]
 
         def list_topics(self, *_: object, **__: float) -> None:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+            raise KafkaException(KafkaError(TRANSPORT))
 
         def poll(self, _: float) -> None:
             if reason is not None:
-                self._on_error(KafkaError(KafkaError._TRANSPORT, reason))
+                self._on_error(KafkaError(TRANSPORT, reason))
 
         def close(self) -> None: ...
 
