@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError, KafkaException
 from txnwatch.sinks.delivery import event_log
 from txnwatch.state.model.errors import BrokerError
 
-
 TRANSPORT = -195  # librdkafka's code for a connection that cannot be made, or that was closed
 
 
