@@ -12,6 +12,7 @@ from msgspec import Struct
 from txnwatch.state.audit.releases import TRANSACTION_VERSION, Release, Versions, has_zookeeper, is_4_0_0, release_of
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import (
+    CONSUMER_OFFSETS_TOPIC,
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     DurationMs,
@@ -44,6 +45,11 @@ class AnswerOfBroker:
     problem: Problem | None = None
     settings_problem: Problem | None = None
     rack: str | None = None
+
+    def number(self, setting: str) -> int | None:
+        """The value of a setting that is a whole number, not below zero; None if it is not known."""
+        text = self.settings.get(setting, "")
+        return int(text) if text.isdecimal() else None
 
     @property
     def release(self) -> Release | None:
@@ -267,6 +273,12 @@ class AuditFacts:
         return len(self.brokers) == 1 and not self.away
 
     @property
+    def has_committed_offsets(self) -> bool:
+        """Whether offsets are committed in a transaction."""
+        offsets = self.topics.get(CONSUMER_OFFSETS_TOPIC)
+        return offsets is not None and bool(offsets.transactional)
+
+    @property
     def controllers(self) -> dict[BrokerId, AnswerOfBroker]:
         """The brokers that are also controllers; other controllers are in no answer of a broker."""
         return {node: one for node, one in sorted(self.brokers.items()) if "controller" in one.settings.get(ROLES, "")}
@@ -277,8 +289,7 @@ class AuditFacts:
         if found is None or found.source == ON_TOPIC:
             return topic.number(MIN_ISR)
         leads = self.brokers.get(leader) if leader is not None else None
-        text = leads.settings.get(MIN_ISR, "") if leads is not None else ""
-        return int(text) if text.isdecimal() else None
+        return leads.number(MIN_ISR) if leads is not None else None
 
     @property
     def away(self) -> list[BrokerId]:

@@ -17,6 +17,7 @@ from txnwatch.state.audit.audit_check import (
     IncidentSign,
     RemedyLine,
 )
+from txnwatch.state.audit.audit_facts import UNCLEAN
 from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.verdicts import Reason, Verdict
 
@@ -24,7 +25,6 @@ _CRITICAL, _WARN, _INFO = ExposureSeverity
 _TOPIC_SETTINGS = "DescribeConfigs on the topics"
 _CLUSTER_SETTINGS = "DescribeConfigs on the cluster"
 _BOTH_SETTINGS = "DescribeConfigs on the topics; for what a topic does not set itself, on the cluster"
-_UNCLEAN = "unclean.leader.election.enable"
 _ALTER = ("kafka-configs.sh", "--alter")
 _BROKERS_BACK: Final = RemedyLine("a broker is away", "bring the brokers back that have the partition")
 _MORE_REPLICAS = RemedyLine(
@@ -310,12 +310,12 @@ CHECKS: Final = (
             "node": RemedyLine(
                 "a broker that is also a controller",
                 "set it to false on the node",
-                (*_ALTER, "--entity-type", "brokers", "--entity-name", "{broker}", "--add-config", f"{_UNCLEAN}=false"),
+                (*_ALTER, "--entity-type", "brokers", "--entity-name", "{broker}", "--add-config", f"{UNCLEAN}=false"),
             ),
             "topic": RemedyLine(
                 "all",
                 "set it to false on the topic: this wins everywhere",
-                _set("{topic}", f"{_UNCLEAN}=false"),
+                _set("{topic}", f"{UNCLEAN}=false"),
             ),
         },
         _BOTH_SETTINGS,

@@ -185,9 +185,8 @@ def no_verification(facts: AuditFacts) -> Iterator[Exposure]:
             [remedy("no-verification", "upgrade")],
             key="version",
         )
-    offsets = facts.topics.get(CONSUMER_OFFSETS_TOPIC)
     at_3_6 = facts.brokers_of(Release(3, 6))
-    if at_3_6 and offsets is not None and offsets.transactional:
+    if at_3_6 and facts.has_committed_offsets:
         yield exposure(
             "no-verification",
             _INFO,
@@ -238,14 +237,12 @@ def mixed_versions(facts: AuditFacts) -> Iterator[Exposure]:
 
 def stuck_prepare_bugs(facts: AuditFacts) -> Iterator[Exposure]:
     """KAFKA-17877, and what older releases have."""
-    offsets = facts.topics.get(CONSUMER_OFFSETS_TOPIC)
-    has_offsets = offsets is not None and bool(offsets.transactional)
     new = [
         node
         for node in facts.brokers_of(Release(3, 7), Release(3, 8), Release(3, 9))
         if _has_new_coordinator(facts.brokers[node].settings)
     ]
-    if new and has_offsets:
+    if new and facts.has_committed_offsets:
         yield exposure(
             "stuck-prepare-bugs",
             _WARN,
@@ -263,7 +260,7 @@ def stuck_prepare_bugs(facts: AuditFacts) -> Iterator[Exposure]:
         )
     for issue, before, what, which in _BUGS_OF_3:
         old = facts.brokers_before(before)
-        if old and (which != "offsets" or has_offsets):
+        if old and (which != "offsets" or facts.has_committed_offsets):
             yield exposure(
                 "stuck-prepare-bugs",
                 _INFO,
@@ -328,9 +325,7 @@ def epoch_bugs(facts: AuditFacts) -> Iterator[Exposure]:
 def late_gauge_blind(facts: AuditFacts) -> Iterator[Exposure]:
     """The brokers' gauge of late transactions."""
     values = {
-        node: int(text)
-        for node, one in sorted(facts.brokers.items())
-        if (text := one.settings.get(MAX_TIMEOUT, "")).isdecimal()
+        node: value for node, one in sorted(facts.brokers.items()) if (value := one.number(MAX_TIMEOUT)) is not None
     }
     high = [node for node, value in values.items() if value > _HOUR_MS]
     if high:

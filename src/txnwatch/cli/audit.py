@@ -189,12 +189,8 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         not_checked=(*(NotChecked(*one) for one in result.missing), *unread),
         left_out=(
             *(LeftOut(number, f"findings of {name}", "the worst are shown") for name, number in result.folded.items()),
-            *([LeftOut(len(muted), _findings(muted), "--ignore")] if muted else []),
-            *(
-                [LeftOut(len(minor), _findings(minor), f"less than --min-severity {parsed.min_severity}")]
-                if minor
-                else []
-            ),
+            *_left_out(muted, "--ignore"),
+            *_left_out(minor, f"less than --min-severity {parsed.min_severity}"),
         ),
         notes=(line,) if (line := unexplained_line(left)) is not None else (),
         also={"unexplained_incidents": [_unexplained(event) for event in left]},
@@ -203,8 +199,9 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     )
 
 
-def _findings(left: Sequence[Exposure]) -> str:
-    return "finding" if len(left) == 1 else "findings"
+def _left_out(left: Sequence[Exposure], why: str) -> Iterator[LeftOut]:
+    if left:
+        yield LeftOut(len(left), "finding" if len(left) == 1 else "findings", why)
 
 
 def _unexplained(event: IncidentEvent) -> dict[str, object]:
