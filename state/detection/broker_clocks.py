@@ -182,13 +182,12 @@ class Clocks(Struct, array_like=True):
             if broker not in may_keep_its_epoch:
                 self.brokers[broker] = now
             elif now is not known:
-                self._hold(broker, clock)
+                self._hold(broker, known, clock)
         return set(risen)
 
-    def _hold(self, broker: BrokerId, clock: Clock) -> None:
+    def _hold(self, broker: BrokerId, known: Clock | None, clock: Clock) -> None:
         """Keeps bounds for the next listing. Known bounds that the upper bound contradicts are dropped."""
         self.held[broker] = clock
-        known = self.brokers.get(broker)
         if known is not None and clock.highest_ms is not None and clock.highest_ms < known.now(clock.at_ms).lowest_ms:
             del self.brokers[broker]
             for log in self.led_by({broker}):

@@ -11,8 +11,8 @@ from support.incidents import an_update
 from support.pair_of_ledgers import Pair
 from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.model.facts import Joined
-from txnwatch.state.model.findings import StrayWrite
-from txnwatch.state.model.incident import repeat_incident_id, resolved
+from txnwatch.state.model.findings import SpanCandidate, StrayWrite
+from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id, resolved
 
 
 @pytest.fixture
@@ -20,13 +20,19 @@ def pair() -> Pair:
     return Pair()
 
 
-def test_two_that_speak_at_once_call_a_hang_by_the_first_of_its_ids(pair: Pair) -> None:
+def opened_again(pair: Pair) -> tuple[SpanCandidate, IncidentEvent]:
+    """A hang and the first event of it, which somebody has ended; "two" has opened it again, under another id."""
     candidate = pair.world.hang()
     pair.both(candidate)
     first = pair.log.records[0]
     pair.log.records.append(resolved(first, pair.world.now_ms, no_longer_open(pair.world.now_ms, "not so")))
     pair.speaker = "two"
-    pair.step(pair.two, candidate)  # it opens it again, under another id
+    pair.step(pair.two, candidate)
+    return candidate, first
+
+
+def test_two_that_speak_at_once_call_a_hang_by_the_first_of_its_ids(pair: Pair) -> None:
+    candidate, first = opened_again(pair)
     pair.speaker = "each"
     for _ in range(4):
         pair.both(candidate, after_ms=2 * 3_600_000)
@@ -55,12 +61,7 @@ def test_an_instance_that_does_not_speak_calls_a_hang_as_the_speaker_does(pair: 
 
 
 def test_a_forger_renames_a_hang_no_more_than_once_and_gives_it_nothing_but_the_id(pair: Pair) -> None:
-    candidate = pair.world.hang()
-    pair.both(candidate)
-    first = pair.log.records[0]
-    pair.log.records.append(resolved(first, pair.world.now_ms, no_longer_open(pair.world.now_ms, "not so")))
-    pair.speaker = "two"
-    pair.step(pair.two, candidate)
+    candidate, first = opened_again(pair)
     second = next(event for event in pair.log.records if event.incident_id != first.incident_id)
     opened = len(pair.log.records)
     for turn in range(6):
