@@ -26,6 +26,7 @@ from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, BarrierShow
 from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Lack, ReadingEffect
 from txnwatch.state.detection.span import EFFECTS
 from txnwatch.state.evidence.outcome import DOUBTS
+from txnwatch.state.incidents.claims import BELIEVED, Standing
 from txnwatch.state.incidents.life import LIFE, Known, step
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
@@ -98,6 +99,14 @@ def _life() -> str:
     return table(
         {"what happens": "0.value", **{str(known): after(known) for known in Known}, "why": "1.why"}, LIFE.items()
     )
+
+
+def _believed() -> str:
+    def used(row: tuple[Standing, frozenset[str]]) -> str:
+        everything = len(row[1]) == len(BELIEVED[Standing.NOTHING])
+        return "all; its command is built anew" if everything else ", ".join(f"`{name}`" for name in sorted(row[1]))
+
+    return table({"what the watcher has": "0.value", "what it uses of the record": used}, BELIEVED.items())
 
 
 def _forms_of_ids() -> list[dict[str, object]]:
@@ -388,6 +397,7 @@ BLOCKS: dict[str, Callable[[], Content]] = {
     "phases of the proof": _phases,
     "what ends a span": _ends,
     "life of an incident": _life,
+    "what is believed of a record": _believed,
     "forms of ids": _forms_of_ids,
     "what a reading lacks": _lacks,
     "how a reading changes": _readings,

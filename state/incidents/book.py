@@ -6,7 +6,8 @@ adds what this process has found.
 Law: a claim never replaces a finding. Anyone who may write the events topic can write an `opened` about a healthy
 transaction, a `resolved` about a hanging one, any outcome and any command. While this process speaks, nothing of a
 record about an incident that it has found is used but the sequence and the decision. While another instance speaks, the
-status, the time and the end of a record are used too, because they are what consumers see.
+status, the time and the end of a record are used too, because they are what consumers see. While another instance may
+speak beside this one, the outcome is heard.
 
 Law: a known outcome is not lost when another instance begins to speak. The outcome that a former speaker has published
 stays in the event, with its author (`outcome_by`), until the incident ends, or until this process finds out that it no
@@ -24,11 +25,10 @@ from typing import Final, NamedTuple, TypeGuard
 from txnwatch.state.evidence.outcome import Outcome, unknown, with_outcome
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents.claims import (
-    believed_action,
-    claimed,
+    Standing,
+    believed,
     differs,
-    keeps_content,
-    with_claim,
+    is_elsewhere,
 )
 from txnwatch.state.incidents.event_builder import LookTimes, named
 from txnwatch.state.incidents.incident_store import IncidentStore
@@ -189,27 +189,21 @@ class Book:
     def adopt(self, record: IncidentEvent, now_ms: TimestampMs) -> None:
         """Takes over the next record of an incident, which another instance has written, or an unknown writer."""
         incident_id = record.incident_id
-        known = self.store.known.get(incident_id)
-        if known is None:
+        if incident_id not in self.store.known:
             self._ended_here.discard(incident_id)
-        if known is not None and incident_id in self._ended_here:
-            taken, is_told = replace(known, sequence=record.sequence), not record.is_open
-        else:
-            taken = self.content_of(record, now_ms)
-            taken = self.as_found(taken) if known is not None and self.is_found(known) else taken
-            is_told = not record.is_open or not differs(record, taken)
+        taken = self.content_of(record, now_ms)
         self.store.adopt(taken, now_ms)
-        if is_told:
+        if not record.is_open or (taken.is_open and not differs(record, taken)):
             self.untold.told(incident_id)
         else:
             self.untold.mark(incident_id)
 
-    def follow(self, record: IncidentEvent) -> None:
+    def follow(self, record: IncidentEvent, now_ms: TimestampMs) -> None:
         """Takes the sequence and the decision of a record that this process answers."""
-        known = self.store.known[record.incident_id]
-        action = believed_action(record, known, self.acted.get(record.incident_id)) if known.is_open else known.action
-        self.store.enter(replace(known, sequence=max(known.sequence, record.sequence), action=action))
-        self.untold.answer(record)
+        known, acted = self.store.known[record.incident_id], self.acted.get(record.incident_id)
+        standing = Standing.DEFENDED if known.is_open else Standing.ENDED
+        self.store.enter(believed(record, known, standing, acted, now_ms))
+        self.untold.mark(record.incident_id)
 
     def is_ours(self, incident: IncidentEvent) -> bool:
         """Whether this instance may end an incident, or decide about it: others watch other topics."""
@@ -242,17 +236,20 @@ class Book:
         return [replace(known, sequence=top + 1)]
 
     def content_of(self, event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
-        """What to store of an event from the topic, by the law of claims.py.
-
-        Its content counts only if this process has none of its own.
-        """
+        """What to store of a record of the topic that this process does not answer."""
         known = self.store.known.get(event.incident_id)
-        acted = self.acted.get(event.incident_id)
-        if known is not None and keeps_content(event, known, is_found=self.is_found(known)):
-            return with_claim(known, event, acted, now_ms)
-        return named(
-            as_read(self.origin, claimed(event, known, acted, now_ms)), self.origin.owners, self.origin.cluster
-        )
+        standing = self._standing(event, known)
+        taken = believed(event, known, standing, self.acted.get(event.incident_id), now_ms)
+        if standing is Standing.NOTHING:
+            return named(as_read(self.origin, taken), self.origin.owners, self.origin.cluster)
+        return self.as_found(taken) if standing is Standing.FOUND and self.is_found(taken) else taken
+
+    def _standing(self, record: IncidentEvent, known: IncidentEvent | None) -> Standing:
+        if known is None:
+            return Standing.NOTHING
+        if known.incident_id in self._ended_here:
+            return Standing.ENDED
+        return Standing.FOUND if self.is_found(known) or is_elsewhere(record, known) else Standing.NOTHING
 
     def transaction_id(
         self, producer_id: ProducerId, view: TransactionView, finding: TransactionCandidate | TransactionMoved
@@ -318,7 +315,7 @@ class Book:
         """Drops what is kept about incidents that the store no longer knows."""
         known = self.store.known
         self.acted = {one: done for one, done in self.acted.items() if one in known}
-        self._told = {one: told for one, told in self._told.items() if one in known and known[one].is_open}
+        self._told = {one: told for one, told in self._told.items() if one in known}
         self._ended_here &= known.keys()
         self.untold.forget(known)
 

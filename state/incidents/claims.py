@@ -1,15 +1,16 @@
 """What an event of another writer on the events topic counts beside what this process has found. Pure.
 
-Law: a claim never replaces a finding. The subject of an incident never changes. Of an event with another subject, or
-about an incident of this process's own, only sequence, status, time, action and resolution are used, and only while
-another instance speaks. Only the log proves that another writer's marker was successful.
+Law: anyone may write the topic, so what is used of a record depends on what this process has itself: `BELIEVED` says
+which fields. A claim never replaces a finding. The subject of an incident never changes. Only the log proves that
+another writer's marker was successful.
 
 An event of another cluster, or with a sequence that leaves no room for the next events, is not used.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from enum import Enum
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident import (
@@ -26,28 +27,37 @@ from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
 
 
-def keeps_content(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -> bool:
-    """Whether the stored content of an incident stays: it is our finding, or the event has another subject."""
-    return is_found or is_elsewhere(event, known)
+class Standing(Enum):
+    """What this process has of an incident when a record of another writer about it comes."""
+
+    DEFENDED = "it has found the incident, and speaks"
+    FOUND = "it has found the incident, or the record has another subject"
+    ENDED = "it knows the end of the incident"
+    NOTHING = "it has nothing of its own"
 
 
-def with_claim(known: IncidentEvent, event: IncidentEvent, acted: Action | None, now_ms: TimestampMs) -> IncidentEvent:
-    """The stored content with the sequence, status, time, action and resolution of an event."""
-    return replace(
-        known,
-        sequence=event.sequence,
-        status=event.status,
-        time_ms=min(event.time_ms, now_ms),
-        action=believed_action(event, known, acted),
-        resolution=event.resolution,
-    )
+BELIEVED: Final[dict[Standing, frozenset[str]]] = {
+    Standing.DEFENDED: frozenset({"sequence", "action"}),
+    Standing.FOUND: frozenset({"sequence", "action", "status", "time_ms", "resolution"}),
+    Standing.ENDED: frozenset({"sequence"}),
+    Standing.NOTHING: frozenset(field.name for field in fields(IncidentEvent)),
+}
 
 
-def claimed(
-    event: IncidentEvent, known: IncidentEvent | None, acted: Action | None, now_ms: TimestampMs
+def believed(
+    record: IncidentEvent, known: IncidentEvent | None, standing: Standing, acted: Action | None, now_ms: TimestampMs
 ) -> IncidentEvent:
-    """The content of an event, if this process has none of its own. Its time is never in the future."""
-    return replace(event, action=believed_action(event, known, acted), time_ms=min(event.time_ms, now_ms))
+    """What this process knows of an incident, once it has read a record of another writer about it.
+
+    Its time is never in the future. `acted` is the last decision of this process.
+    """
+    record = replace(record, time_ms=min(record.time_ms, now_ms), action=believed_action(record, known, acted))
+    if known is None:
+        return record
+    taken = {name: getattr(record, name) for name in BELIEVED[standing]}
+    if standing is not Standing.NOTHING:
+        taken["sequence"] = max(known.sequence, record.sequence)
+    return replace(known, **taken)
 
 
 def believed_action(event: IncidentEvent, known: IncidentEvent | None, acted: Action | None) -> Action | None:

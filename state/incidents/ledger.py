@@ -139,6 +139,7 @@ class Ledger:
     checks: OpenChecks = field(init=False)
     speaks: bool = False
     _tenure: int = 0
+    _is_alone: bool = True
     _had_lease_ms: TimestampMs | None = None
     answers: CountedConfirmations = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
@@ -174,6 +175,11 @@ class Ledger:
     def refuted(self) -> set[TopicPartition]:
         """The partitions whose leader has refuted a candidate of the last batch."""
         return self._spans.refuted
+
+    @property
+    def hears(self) -> bool:
+        """Whether a record of another writer may be that of a speaker: its outcome is kept as heard."""
+        return not (self.speaks and self._is_alone)
 
     @property
     def due_ms(self) -> TimestampMs:
@@ -300,9 +306,9 @@ class Ledger:
         instance begins to speak only when it has read the topic to its end.
         """
         role = yield from ask(AskToSpeak())
-        self.book.tells_transactions = role.tells_transactions
+        self.book.tells_transactions, self._is_alone = role.tells_transactions, role.is_alone
         if self.speaks and not (role.speaks and role.tenure == self._tenure):
-            yield from self._fall_silent(now_ms)
+            yield from self._fall_silent()
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
                 self.store.hidden.add(record.incident_id)
@@ -335,17 +341,17 @@ class Ledger:
     def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
         """Takes one record of the topic."""
         taken = self.store.take(record, now_ms)
+        if taken is not None and taken.is_next and self.hears:
+            self.book.hear_outcome(record)
         if taken is None or (self.speaks and (taken.is_own or self.store.stands_behind(record))):
             return  # our own event follows it
         if taken.is_next:
             yield from self._take_name(record, now_ms)
         known = self.store.known.get(record.incident_id)
         if self.speaks and self.book.defends(known):
-            self.book.follow(record)
+            self.book.follow(record, now_ms)
             yield Withdraw(record)
         elif taken.is_next or (taken.is_own and known is not None):
-            if not self.speaks:
-                self.book.hear_outcome(record)
             self.book.adopt(record, now_ms)
             self.checks.due_ms = now_ms
         elif known is not None:
@@ -363,12 +369,9 @@ class Ledger:
         yield Change(replace(renamed, resolution=None), NextStep.RENAME)
         self.book.continues(renamed, None)
 
-    def _fall_silent(self, now_ms: TimestampMs) -> Plan[None]:
+    def _fall_silent(self) -> Plan[None]:
         """What the topic has not taken is untold, and what is on its way to it may be."""
         self.speaks = False
-        for record in self.book.untold.take_unanswered():
-            self.book.hear_outcome(record)
-            self.book.adopt(record, now_ms)
         for event in (yield from ask(FallSilent())):
             self.store.unsent(event)
             self.book.untold.keep(event)

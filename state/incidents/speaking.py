@@ -35,11 +35,13 @@ class SpeakerRole(NamedTuple):
         speaks: whether it publishes anything.
         tells_transactions: whether it publishes incidents about whole transactions, too.
         tenure: changes whenever another instance may have spoken in between.
+        is_alone: whether the coordinator has said that no other instance speaks.
     """
 
     speaks: bool
     tells_transactions: bool
     tenure: int = 0
+    is_alone: bool = True
 
 
 SILENT: Final = SpeakerRole(speaks=False, tells_transactions=False)
@@ -52,9 +54,13 @@ class Speaking:
 
     Attributes:
         speaks: the last answer.
+        is_alone: whether that is what the coordinator has answered.
+        doubts: how often this instance was not alone, and is now.
     """
 
     speaks: bool = False
+    is_alone: bool = True
+    doubts: int = 0
     _looked_ms: TimestampMs | None = None
     _heard_ms: TimestampMs | None = None
 
@@ -69,6 +75,8 @@ class Speaking:
         """
         was_stopped = self._looked_ms is None or now_ms - self._looked_ms > SESSION_MS
         self._looked_ms = now_ms
+        was_alone, self.is_alone = self.is_alone, lease is not LeaseView.UNKNOWN
+        self.doubts += self.is_alone and not was_alone
         if lease is not LeaseView.UNKNOWN:
             self.speaks, self._heard_ms = lease is LeaseView.HELD, now_ms
         elif was_stopped:

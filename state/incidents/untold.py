@@ -5,8 +5,7 @@ another writer has taken the place of its event. Once this process speaks, it pu
 above every sequence on the topic.
 
 Law: two writers never answer each other without end. The first answer to a record of another writer comes in the next
-round; each further one about the same incident comes after a pause, which is twice as long each time. What is not
-answered when this process falls silent is taken over, as a record that it reads later.
+round; each further one about the same incident comes after a pause, which is twice as long each time.
 
 Apart: book.py has what is known of an incident, and this what the topic lacks.
 """
@@ -32,7 +31,6 @@ class UntoldIncidents:
     _left: dict[str, None] = field(default_factory=dict)
     _openings: dict[str, IncidentEvent] = field(default_factory=dict)
     _answers: dict[str, Attempts] = field(default_factory=dict)
-    _unanswered: dict[str, IncidentEvent] = field(default_factory=dict)  # the last record of another writer
 
     def __bool__(self) -> bool:
         return bool(self._left)
@@ -50,24 +48,14 @@ class UntoldIncidents:
         """The last record of the incident may not be what this process knows."""
         self._left[incident_id] = None
 
-    def answer(self, record: IncidentEvent) -> None:
-        """A record of another writer has taken the place of the event of this process."""
-        self._left[record.incident_id] = None
-        self._unanswered[record.incident_id] = record
-
     def begin_anew(self, incident_id: str) -> None:
         """The incident is about something else now: the first answer about it comes at once."""
         self._answers.pop(incident_id, None)
 
     def told(self, incident_id: str) -> None:
         """The topic says what this process knows."""
-        for kept in (self._left, self._openings, self._unanswered):
+        for kept in (self._left, self._openings):
             kept.pop(incident_id, None)
-
-    def take_unanswered(self) -> list[IncidentEvent]:
-        """The records that this process has not answered; each is returned once."""
-        records, self._unanswered = list(self._unanswered.values()), {}
-        return records
 
     def has_opening(self, incident_id: str) -> bool:
         """Whether the incident was never published."""
@@ -84,7 +72,6 @@ class UntoldIncidents:
         ]
         for incident_id in due:
             del self._left[incident_id]
-            self._unanswered.pop(incident_id, None)
         return due
 
     def _is_due(self, incident_id: str, now_ms: TimestampMs) -> bool:
@@ -100,7 +87,7 @@ class UntoldIncidents:
 
     def forget(self, known: Container[str]) -> None:
         """Drops what is kept about incidents that are no longer known."""
-        kept: tuple[dict[str, Any], ...] = (self._left, self._openings, self._unanswered, self._answers)
+        kept: tuple[dict[str, Any], ...] = (self._left, self._openings, self._answers)
         for by_incident in kept:
             for incident_id in [incident_id for incident_id in by_incident if incident_id not in known]:
                 del by_incident[incident_id]

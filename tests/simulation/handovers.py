@@ -30,6 +30,7 @@ from simulation.two_watchers import WatchedSink
 from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.speaking import SILENT, WHOLE, SpeakerRole
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, IncidentStatus, start_of
 
@@ -74,6 +75,7 @@ class HandoverWorld:
         self.forged: set[int] = set()
         self.rounds = self.until = 0
         self.asleep: set[str] = set()
+        self.is_coordinator_away = False
         self.losses: Counter[str] = Counter()
         self.had_it: set[str] = set()
         self.problems: list[str] = []
@@ -87,7 +89,7 @@ class HandoverWorld:
             if self.is_forging and self.rng.random() < 0.3:
                 self.forge()
             self.batch(self.rng.choice(_PAUSES_MS))
-        self.log.is_away, self.until, self.asleep = False, 0, set()
+        self.log.is_away, self.until, self.asleep, self.is_coordinator_away = False, 0, set(), False
         self.speakers = self.next_speakers = {self.rng.choice(NAMES)}
         for number in range(_AT_REST):
             self.batch(2 * 3_600_000 if number == _AT_REST // 2 else 61_000)
@@ -98,8 +100,12 @@ class HandoverWorld:
         """An instance that starts: it finds what hangs now, and only the first one knows the outcomes."""
         self.log.beginning = name
         self.left[name] = [self.as_found(name, one) for one in self.hanging.values()]
-        may_speak, tenure = (lambda: name in self.speakers), (lambda: self.losses[name])
-        return self.cluster.another(self.log, may_speak=may_speak, tenure=tenure, name=name)
+        return self.cluster.another(self.log, role=lambda: self._role_of(name), name=name)
+
+    def _role_of(self, name: str) -> SpeakerRole:
+        if name not in self.speakers:
+            return SILENT
+        return WHOLE._replace(tenure=self.losses[name], is_alone=not self.is_coordinator_away)
 
     def as_found(self, name: str, candidate: SpanCandidate) -> SpanCandidate:
         """A candidate as an instance has it."""
@@ -120,7 +126,8 @@ class HandoverWorld:
             found, self.left[name] = self.left[name], []
             self.ledgers[name].on_batch(found)
         if self.rounds >= self.until:
-            self.speakers, self.asleep = self.next_speakers, set()
+            self.losses.update(self.speakers if self.is_coordinator_away else ())
+            self.speakers, self.asleep, self.is_coordinator_away = self.next_speakers, set(), False
 
     def step(self, what: str) -> None:
         """One thing that happens; the lease does not move while both speak."""
@@ -150,7 +157,7 @@ class HandoverWorld:
                 self.speakers, self.next_speakers = {holder, other}, {other}
             case "both":
                 self.speakers, self.next_speakers = {holder, other}, {other}
-                self.until = self.rounds + self.rng.randrange(4, 12)
+                self.until, self.is_coordinator_away = self.rounds + self.rng.randrange(4, 12), True
             case _:
                 pass
 

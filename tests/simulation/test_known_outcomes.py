@@ -17,6 +17,7 @@ from simulation.test_abort import LATE_OR_LOST
 from simulation.two_watchers import run_two_watchers
 from support.seeds import in_proportion
 from txnwatch.state.incidents.book import Book
+from txnwatch.state.incidents.ledger import Ledger
 from txnwatch.state.incidents.untold import UntoldIncidents
 
 RUNS = in_proportion(12)
@@ -52,7 +53,7 @@ class PlantedMethod(NamedTuple):
 
     of: type
     method: str
-    instead: Callable[..., Any]
+    instead: Callable[..., Any] | property
     first: int = 0
 
 
@@ -61,14 +62,11 @@ PLANTED: dict[str, PlantedMethod] = {
     "what was never published is told as an update": PlantedMethod(UntoldIncidents, "take_opening", lambda *_: None),
     "what the speaker has told is told again": PlantedMethod(UntoldIncidents, "told", lambda *_: None),
     "the outcome of the former speaker is dropped": PlantedMethod(Book, "hear_outcome", lambda *_: None, 60),
+    "two that speak do not hear each other": PlantedMethod(Ledger, "hears", property(lambda self: not self.speaks), 30),
     "what another instance has told is not taken over": PlantedMethod(Book, "adopt", lambda *_: None),
-    "what is not answered in time is not taken over": PlantedMethod(
-        UntoldIncidents, "take_unanswered", lambda _: [], 310400266
-    ),
     "a stray write that was found in silence is not told": PlantedMethod(
-        UntoldIncidents, "has_opening", lambda *_: False, 310400503
+        UntoldIncidents, "has_opening", lambda *_: False, 140
     ),
-    "a hang keeps an id of each watcher": PlantedMethod(Book, "found_under_later_id", lambda *_: None, 310093128),
 }
 
 

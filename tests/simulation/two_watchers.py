@@ -65,7 +65,9 @@ class TwoWatchers(Actors):
 
     Attributes:
         speakers: those that speak now.
-        losses: how often each has lost the lease: a lease that came back between two batches is another one.
+        losses: how often each has lost the lease: a lease that came back between two batches is another one, and so is
+            one about which the coordinator did not answer for a while.
+        is_away: whether the coordinator does not answer.
         faulty: whether a lease moves in another way than by a handover.
     """
 
@@ -77,6 +79,7 @@ class TwoWatchers(Actors):
         self.rng = random.Random(seed)
         self.speakers, self.next_speakers, self.until = {"first"}, {"first"}, 0
         self.losses = Counter[str]()
+        self.is_away = False
         self.two_at = -_ANSWERS
         self.still_from = sys.maxsize  # one watcher speaks in the last batches, so that its state is on the topic
         self.writers: dict[tuple[str, int], str] = {}
@@ -110,7 +113,7 @@ class TwoWatchers(Actors):
         return self._as_seen_later(finding) if name == "second" else finding
 
     def _role_of(self, name: str) -> SpeakerRole:
-        return WHOLE._replace(tenure=self.losses[name]) if name in self.speakers else SILENT
+        return WHOLE._replace(tenure=self.losses[name], is_alone=not self.is_away) if name in self.speakers else SILENT
 
     def look_at(self, name: str, event: IncidentEvent) -> None:
         """An event before a watcher publishes it."""
@@ -144,7 +147,8 @@ class TwoWatchers(Actors):
         """The next state of the lease, and what happens to it."""
         if self.speakers != self.next_speakers:
             if self.calls >= self.until:
-                self.speakers = self.next_speakers
+                self.losses.update(self.speakers if self.is_away else ())
+                self.speakers, self.is_away = self.next_speakers, False
             return
         if self.rng.random() >= 0.2:
             return
@@ -161,6 +165,7 @@ class TwoWatchers(Actors):
                 self.speakers, self.until = {holder, other}, self.calls + 1
             case "coordinator away":
                 self.speakers, self.until = {holder, other}, self.calls + self.rng.randrange(2, 12)
+                self.is_away = True
             case _:
                 self.speakers = {other}
 
@@ -224,8 +229,10 @@ class TwoWatchers(Actors):
     def _is_replaced(self, event: IncidentEvent, last: IncidentEvent) -> bool:
         if event.verdict != Verdict.HANGING or event.expected_outcome != ExpectedOutcome.UNKNOWN or knows_more(event):
             return False
-        if last.expected_outcome == ExpectedOutcome.UNKNOWN or last.outcome_by is None or self.were_two:
+        if last.expected_outcome == ExpectedOutcome.UNKNOWN or last.outcome_by is None:
             return False
+        if self.were_two and not self.is_away:
+            return False  # one of them did not know of the other
         now = self.aborts[last.outcome_by].ledger.ledger.book.as_found(last)  # it may have withdrawn the outcome
         return now.expected_outcome == last.expected_outcome
 

@@ -13,6 +13,7 @@ class FakeLease:
     Attributes:
         held: whether this instance has it.
         held_now: what the group's coordinator would answer.
+        is_answering: whether the coordinator answers.
     """
 
     problem: str | None = None
@@ -20,11 +21,13 @@ class FakeLease:
 
     def __init__(self) -> None:
         self.held = True
-        self.held_now = True
+        self.held_now = self.is_answering = True
         self.before_asking: Callable[[], object] = lambda: None
 
     def view(self) -> LeaseView:
         """See Lease."""
+        if not self.is_answering:
+            return LeaseView.UNKNOWN
         return LeaseView.HELD if self.held else LeaseView.ANOTHERS
 
     def is_held_now(self) -> bool:

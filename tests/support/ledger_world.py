@@ -16,7 +16,7 @@ from support.recording_sink import RecordingMirror, RecordingTopic
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.speaking import SILENT, WHOLE
+from txnwatch.state.incidents.speaking import WHOLE, SpeakerRole
 from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import IncidentEvent
@@ -67,8 +67,7 @@ class LedgerWorld:
         *,
         groups: FakeGroups | None = None,
         evidence: KeptEvidence | None = None,
-        may_speak: Callable[[], bool] = lambda: True,
-        tenure: Callable[[], int] = lambda: 0,
+        role: Callable[[], SpeakerRole] = lambda: WHOLE,
         name: str | None = None,
     ) -> RunningLedger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
@@ -85,7 +84,7 @@ class LedgerWorld:
             has_read=lambda _: not log.is_away,
             report=self.reports.append,
             evidence=evidence,
-            role=lambda: WHOLE._replace(tenure=tenure()) if may_speak() else SILENT,
+            role=role,
         )
         ledger.remember(log.compacted.values())
         return ledger

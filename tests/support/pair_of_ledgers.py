@@ -5,20 +5,26 @@ from __future__ import annotations
 from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.speaking import SILENT, WHOLE, SpeakerRole
 from txnwatch.state.model.findings import Finding
 
 
 class Pair:
-    """Two instances; the first one speaks at the beginning. The speaker `each` is both of them."""
+    """Two instances; the first one speaks at the beginning. The speaker `each` is both: the coordinator is away."""
 
     def __init__(self) -> None:
         self.world = LedgerWorld()
         self.log = SharedLog()
-        self.speaker = "one"
+        self.speaker, self.tenure = "one", 0
         self.one, self.two = (self.an_instance(name) for name in ("one", "two"))
 
     def an_instance(self, name: str) -> RunningLedger:
-        return self.world.another(self.log, may_speak=lambda: self.speaker in {name, "each"}, name=name)
+        return self.world.another(self.log, role=lambda: self._role_of(name), name=name)
+
+    def _role_of(self, name: str) -> SpeakerRole:
+        if self.speaker == "each":
+            return WHOLE._replace(is_alone=False)
+        return WHOLE._replace(tenure=self.tenure) if self.speaker == name else SILENT
 
     def both(self, *emitted: Finding, after_ms: int = 500) -> None:
         self.step(self.one, *emitted, after_ms=after_ms)

@@ -210,6 +210,20 @@ def test_the_tests_that_the_invariants_link_to_exist(page: str) -> None:
     assert [f"{path}: {name}" for name, path in links if not _has_test((ROOT / page).parent / path, name)] == []
 
 
+def test_each_question_of_a_newcomer_is_answered_by_five_functions_that_exist() -> None:
+    section = (ROOT / "ARCHITECTURE.md").read_text().partition("## Four questions")[2].partition("\n## ")[0]
+    sources = [path.read_text() for path in (ROOT / "state").glob("**/*.py")]
+    answers = [line for line in section.splitlines() if line.endswith(". |")]
+    assert len(answers) == 4
+    for answer in answers:
+        names = [name.rpartition(".")[2] for name in re.findall(r"`([\w.]+)`", answer)]
+        functions = [name for name in names if not name.isupper()]
+        assert 0 < len(functions) <= 5, answer
+        for name in functions:
+            defined = [text for text in sources if re.search(rf"^ *def {name}\(", text, flags=re.MULTILINE)]
+            assert defined, name
+
+
 def test_ten_invariants_come_first() -> None:
     first = (ROOT / "ARCHITECTURE.md").read_text().partition("## Invariants")[2]
     assert len(re.findall(r"^\| .*tests/", first, flags=re.MULTILINE)) == 10

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -8,17 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.incidents import an_event
+from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.incidents.book import Book, is_own, is_same_span
 from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span
 from txnwatch.state.incidents.claims import (
+    BELIEVED,
+    Standing,
+    believed,
     believed_action,
-    claimed,
     differs,
     found_too,
     is_elsewhere,
-    keeps_content,
-    with_claim,
     with_newer_verdict,
 )
 from txnwatch.state.incidents.incident_store import IncidentStore
@@ -28,6 +29,7 @@ from txnwatch.state.model.incident import (
     ActionResult,
     Decision,
     ExpectedOutcome,
+    IncidentEvent,
     IncidentStatus,
     Initiator,
     OutcomeDoubt,
@@ -135,16 +137,31 @@ def test_the_stored_content_stays_if_it_is_ours_or_if_the_subject_is_another(
     is_found: bool,  # noqa: FBT001
     changes: dict[str, Any],
     keeps: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert keeps_content(an_event(**changes), FOUND, is_found=is_found) is keeps
+    monkeypatch.setattr(Book, "is_found", lambda *_: is_found)
+    monkeypatch.setattr(Book, "as_found", lambda _, event: event)
+    book = Book(Origin("cluster", "server"), OwnFindings())
+    book.store.enter(FOUND)
+    taken = book.content_of(an_event(**changes, severity="warning", status=IncidentStatus.UPDATED), NOW_MS)
+    assert (taken.severity == FOUND.severity, taken.status) == (keeps, IncidentStatus.UPDATED)
 
 
-@given(st.integers(NOW_MS - 10, NOW_MS + 10))
-def test_a_claim_changes_only_what_describes_its_place_in_the_life_of_the_incident(time_ms: int) -> None:
-    event = an_event(**SUBJECT, sequence=7, time_ms=time_ms, severity="warning", suggested_command="rm")
-    kept = with_claim(FOUND, event, None, NOW_MS)
-    assert kept == replace(FOUND, sequence=7, time_ms=min(time_ms, NOW_MS))
-    assert claimed(event, None, None, NOW_MS) == replace(event, time_ms=min(time_ms, NOW_MS))
+@given(st.integers(NOW_MS - 10, NOW_MS + 10), st.sampled_from(Standing))
+def test_only_the_fields_of_its_row_are_believed(time_ms: int, standing: Standing) -> None:
+    end = no_longer_open(NOW_MS, "not so")
+    changes = {"status": IncidentStatus.RESOLVED, "resolution": end, "action": THEIRS, "sequence": 7}
+    record = an_event(**SUBJECT, **changes, time_ms=time_ms, severity="warning", suggested_command="rm")
+    taken = believed(record, FOUND, standing, None, NOW_MS)
+    shown = replace(record, time_ms=min(time_ms, NOW_MS))
+    for name in (field.name for field in fields(IncidentEvent)):
+        assert getattr(taken, name) == getattr(shown if name in BELIEVED[standing] else FOUND, name), name
+    assert believed(record, None, Standing.NOTHING, None, NOW_MS) == shown
+
+
+def test_a_record_that_comes_late_takes_no_sequence_back() -> None:
+    late = an_event(sequence=3)
+    assert believed(late, replace(FOUND, sequence=8), Standing.DEFENDED, None, NOW_MS).sequence == 8
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_what_an_instance_has_refuted_it_reads_afresh_if_the_speaker_tells_it_si
     assert [one.incident_id for one in pair.two.open_incidents] == [opened.incident_id]
 
 
-def test_what_an_instance_has_not_answered_when_it_falls_silent_is_taken_over(pair: Pair) -> None:
+def test_an_instance_that_falls_silent_before_its_answer_tells_the_outcome_of_the_other_one(pair: Pair) -> None:
     named = pair.world.hang()
     pair.speaker = "each"
     pair.both()
