@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -260,6 +260,7 @@ class Pauses:
 # The cluster: its connections and its metadata, and the time that its requests may take.
 
 _NOWHERE = Endpoint("", 0)
+_METADATA_MAX_AGE_S = 300.0  # metadata.max.age.ms of Kafka's clients
 _METADATA_OF_4_0 = 25  # the level of metadata.version that Kafka 3.9 does not have, also not with unstable ones
 LEAST_PATIENCE_S = 0.2  # a broker under load needs that long
 _T = TypeVar("_T")
@@ -273,10 +274,14 @@ class Cluster:
         traffic: the bytes of all connections, also of those that are closed.
     """
 
-    def __init__(self, bootstrap: Iterable[Endpoint], security: Security, *, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, bootstrap: Iterable[Endpoint], security: Security, *, timeout_s: float = 5.0, rack: str | None = None
+    ) -> None:
+        """A client in `rack`, if given, learns which followers are there."""
         self.bootstrap = tuple(bootstrap)
         self.security = security
         self.timeout_s = timeout_s
+        self.rack = rack
         self.metadata: Metadata | None = None
         self.throttled_ms: Counter[str] = Counter()
         self.traffic = Traffic()
@@ -284,6 +289,7 @@ class Cluster:
         self._pauses = Pauses()
         self._turns: Counter[str] = Counter()
         self._deadline = NEVER
+        self._renewed_s = 0.0
 
     @contextmanager
     def budget(self, seconds: float) -> Iterator[None]:
@@ -388,8 +394,14 @@ class Cluster:
             answer.topics.update(self._hidden(endpoint, answer, names))
             return newest(self.metadata, answer)
 
-        self.metadata = self._first_answer(look, "all")
+        self.metadata, self._renewed_s = self._first_answer(look, "all"), time.monotonic()
         return self.metadata
+
+    def renew_metadata(self) -> None:
+        """Asks again if the metadata is old and a rack is set: no error shows that a follower is there again."""
+        if self.rack is not None and time.monotonic() - self._renewed_s > _METADATA_MAX_AGE_S:
+            with suppress(BrokerError):
+                self.refresh()
 
     def named(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
         """Asks one broker for topics by name: a hidden topic is refused, a topic that does not exist is unknown.
@@ -437,7 +449,7 @@ class Cluster:
         Raises:
             BrokerError: the broker cannot be reached.
         """
-        return metadata_of(self._metadata_answer(endpoint, topics))
+        return metadata_of(self._metadata_answer(endpoint, topics), self.rack)
 
     def _metadata_answer(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Any:
         connection = self.connection(endpoint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,10 +25,15 @@ NO_LEADER = Problem("no leader")
 
 
 class PartitionInfo(NamedTuple):
-    """A partition's leader; None if there is none. A broker before Kafka 2.1 returns no leader epoch."""
+    """A partition's leader; None if there is none. A broker before Kafka 2.1 returns no leader epoch.
+
+    Attributes:
+        closest: a follower in the client's rack; None if there is none, or if the leader is there.
+    """
 
     leader: BrokerId | None
     leader_epoch: LeaderEpoch | None
+    closest: BrokerId | None = None
 
 
 def any_of(replicas: Sequence[BrokerId]) -> str:
@@ -102,6 +107,13 @@ def topic_id_uuid(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
+def _closest(partition: Any, near: Collection[int]) -> BrokerId | None:
+    """A follower among the brokers of the client's rack, in sync if there is one."""
+    if not near or partition.leader_id in near:
+        return None
+    return next((node for node in (*partition.isr_nodes, *partition.replica_nodes) if node in near), None)
+
+
 def newest(known: Metadata | None, answer: Metadata) -> Metadata:
     """The new metadata, but with the known leader where its epoch is higher: a leader epoch never falls."""
     if known is None or known.cluster_id != answer.cluster_id:
@@ -122,8 +134,9 @@ def _is_older(answered: PartitionInfo, known: PartitionInfo) -> bool:
     return answered.leader_epoch is None or answered.leader_epoch < known.leader_epoch
 
 
-def metadata_of(response: Any) -> Metadata:
-    """A Metadata response as typed values."""
+def metadata_of(response: Any, rack: str | None = None) -> Metadata:
+    """A Metadata response as typed values; `rack` is the client's."""
+    near = {broker.node_id for broker in response.brokers if rack is not None and broker.rack == rack}
     return Metadata(
         cluster_id=response.cluster_id or "",
         brokers={broker.node_id: Endpoint(broker.host, broker.port) for broker in response.brokers},
@@ -133,7 +146,7 @@ def metadata_of(response: Any) -> Metadata:
                 topic_id=_topic_id_text(topic.topic_id),
                 partitions={
                     partition.partition_index: PartitionInfo(
-                        present(partition.leader_id), present(partition.leader_epoch)
+                        present(partition.leader_id), present(partition.leader_epoch), _closest(partition, near)
                     )
                     for partition in topic.partitions
                 },

@@ -1,4 +1,4 @@
-"""Reads ranges of partitions from their leaders: raw bytes, read_uncommitted, headers included.
+"""Reads ranges of partitions from the brokers: raw bytes, read_uncommitted, headers included.
 
 Law: every offset of a range is either walked or reported. Whatever stops a read (no leader, a missing right, bytes that
 we cannot decode, offsets that retention deleted, a truncated log) ends in a `PartitionNotice` with topic, partition and
@@ -21,7 +21,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from txnwatch.state.model.errors import BrokerError, WireError
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
-from txnwatch.state.model.values import BrokerId, DurationMs, ErrorCode, Problem, TopicPartition
+from txnwatch.state.model.values import BrokerId, DurationMs, ErrorCode, Problem, TopicPartition, is_data
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST, Cluster, RequestOf
 from txnwatch.streaming.client.connection import LEAST, NEVER, Connection, error_name, problem_of
 from txnwatch.streaming.client.metadata import topic_id_uuid
@@ -34,7 +34,7 @@ from txnwatch.streaming.wire.fetch_response import (
 )
 from txnwatch.streaming.wire.primitives import NONE, encoded
 
-# The Fetch request for some ranges of one leader.
+# The Fetch request for some ranges of one broker.
 
 MAX_BYTES = 16 << 20
 PARTITION_MAX_BYTES = (1 << 20, 8 << 20)
@@ -48,7 +48,7 @@ def _fetch_size(connection: Connection, max_bytes: int) -> int:
 
 
 def _fetch_request(cluster: Cluster, reads: Sequence[RangeReading[Fold]], max_bytes: int) -> RequestOf:
-    """Builds the Fetch of one leader for a connection: each range from its position on, under the known epoch."""
+    """Builds the Fetch of one broker for a connection: each range from its position on, under the known epoch."""
 
     def build(connection: Connection) -> Any:
         version = connection.require_version(FetchRequest, highest=HIGHEST_VERSION, lowest=4)
@@ -92,6 +92,33 @@ def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any
 def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
     info = cluster.known.info(partition)
     return encoded(info.leader_epoch if info is not None else None)
+
+
+# Which replica a range of data is read from: its leader, or a follower in the rack of the client.
+#
+# Brokers let a consumer read from a follower (KIP-392). Between zones, traffic costs money, so a client that names its
+# rack (`client.rack`) reads data there. A follower may lag, and after an unclean election it has the old log until it
+# cuts it. So a follower is read only where its answer shows that it has the log of the present leader:
+#
+# - The last batch that was read, or the listing to whose end was read, is of the leader's epoch. The request carries
+#   that epoch. A replica knows an epoch only if it has a batch of it, and before it appended that batch it had cut its
+#   log to that of the leader. Another replica answers with an error or a divergence (`LogLeaderEpoch`, KIP-320).
+# - The leader cannot keep its epoch when it restarts (decision 0049): then one epoch could stand for two logs.
+#
+# What the follower does not have, does not know or cannot give is read from the leader: an error of a follower, a
+# divergence, or an answer without progress shows nothing about the log. The leader lists the end of every range.
+
+
+def replica_to_ask(cluster: Cluster, read: RangeReading[Fold]) -> BrokerId | None:
+    """The broker that the next Fetch of a range goes to; None if its partition has no leader, or is not known."""
+    info = cluster.known.info(read.partition)
+    if info is None or info.leader is None:
+        return None
+    has_leaders_log = read.last_fetched_epoch is not None and read.last_fetched_epoch == info.leader_epoch
+    is_followed = info.closest is not None and not read.follower_lacks and has_leaders_log
+    if is_followed and is_data(read.partition) and not cluster.connection_to_keep(info.leader):
+        return info.closest
+    return info.leader
 
 
 # Limits the bytes and the time of one task's reads; the rest is left to the next batch, with a notice.
@@ -155,12 +182,12 @@ class FetchRound:
     """The result of one round of Fetch requests.
 
     Attributes:
-        by_leader: the ranges that each leader was asked for.
+        by_broker: the ranges that each broker was asked for.
         problems: errors that may pass.
         unreadable: partitions whose leader reports that it cannot read its log.
     """
 
-    by_leader: dict[BrokerId, list[RangeReading[Fold]]] = field(default_factory=dict)
+    by_broker: dict[BrokerId, list[RangeReading[Fold]]] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
     unreadable: set[TopicPartition] = field(default_factory=set)
 
@@ -179,8 +206,8 @@ class RangePatience:
         """Evaluates a round; a range whose patience has ended becomes a gap from its position on."""
         now = time.monotonic()
         moved = {id(read) for read in asked if read.place != self._places[id(read)]}
-        for leader, reads in done.by_leader.items():
-            throttled_s = cluster.throttled_s(leader)
+        for broker, reads in done.by_broker.items():
+            throttled_s = cluster.throttled_s(broker)
             is_busy = throttled_s > 0 or any(id(read) in moved for read in reads)
             for read in reads:
                 if id(read) in moved or (is_busy and read.partition not in done.problems):
@@ -262,8 +289,8 @@ def _one_of_each_partition(reads: Sequence[RangeReading[Fold]]) -> Sequence[Rang
 
 
 def _throttled_s(cluster: Cluster, read: RangeReading[Fold]) -> float:
-    leader = cluster.known.leader(read.partition)
-    return cluster.throttled_s(leader) if leader is not None else 0.0
+    broker = replica_to_ask(cluster, read)
+    return cluster.throttled_s(broker) if broker is not None else 0.0
 
 
 def _look_around(cluster: Cluster, reads: Sequence[RangeReading[Fold]]) -> None:
@@ -285,32 +312,28 @@ def _look_around(cluster: Cluster, reads: Sequence[RangeReading[Fold]]) -> None:
 
 
 def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], left: int) -> FetchRound:
-    """Sends one Fetch to every leader concerned, for `left` bytes together, and walks the answers."""
+    """Sends one Fetch to every broker concerned, for `left` bytes together, and walks the answers."""
     done = FetchRound()
     for read in asked:
-        info = cluster.known.info(read.partition)
-        if info is None or info.leader is None:
-            done.problems[read.partition] = "no leader" if info is not None else "not in the cluster's metadata"
+        broker = replica_to_ask(cluster, read)
+        if broker is not None:
+            done.by_broker.setdefault(broker, []).append(read)
         else:
-            done.by_leader.setdefault(info.leader, []).append(read)
+            is_known = cluster.known.info(read.partition) is not None
+            done.problems[read.partition] = "no leader" if is_known else "not in the cluster's metadata"
     refused: list[tuple[RangeReading[Fold], Problem]] = []
 
-    def receive(leader: BrokerId, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
+    def receive(broker: BrokerId, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
         # Records are views into the connection's buffer, so they are walked here, before the next answer is read.
-        reads = done.by_leader[leader]
+        reads = done.by_broker[broker]
         skips_records = not any(read.fold.reads_records for read in reads)
         answer = _receive(connection, timeout_s, until, max_bytes, skips_records=skips_records)
-        return _take(reads, answer, refused)
+        return _take(cluster, broker, reads, answer, refused)
 
-    max_bytes = max(LEAST, min(MAX_BYTES, left // max(1, len(done.by_leader))))
-    requests = {leader: _fetch_request(cluster, reads, max_bytes) for leader, reads in done.by_leader.items()}
-    for leader, answer in cluster.ask(requests, cluster.timeout_s, receive).items():
-        if isinstance(answer, BrokerError):
-            done.problems.update({read.partition: str(answer) for read in done.by_leader[leader]})
-        else:
-            done.problems.update(answer)
-            for read in done.by_leader[leader]:
-                note_leader(cluster, read)
+    max_bytes = max(LEAST, min(MAX_BYTES, left // max(1, len(done.by_broker))))
+    requests = {broker: _fetch_request(cluster, reads, max_bytes) for broker, reads in done.by_broker.items()}
+    for broker, answer in cluster.ask(requests, cluster.timeout_s, receive).items():
+        _note_answer(cluster, broker, done, answer)
     for read, refusal in refused:
         problem = take_refusal(cluster, read, refusal)
         if problem is not None:
@@ -318,6 +341,20 @@ def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], left: int)
         if refusal.code in _CANNOT_READ:
             done.unreadable.add(read.partition)
     return done
+
+
+def _note_answer(
+    cluster: Cluster, broker: BrokerId, done: FetchRound, answer: dict[TopicPartition, str] | BrokerError
+) -> None:
+    """Notes what the answer of one broker shows about all ranges that it was asked for."""
+    reads, is_error = done.by_broker[broker], isinstance(answer, BrokerError)
+    problems = {read.partition: str(answer) for read in reads} if isinstance(answer, BrokerError) else answer
+    done.problems.update(problems)
+    for read in reads:
+        if broker != cluster.known.leader(read.partition):
+            read.follower_lacks = read.follower_lacks or read.partition in problems
+        elif not is_error:
+            note_leader(cluster, read)
 
 
 def note_leader(cluster: Cluster, read: RangeReading[Fold]) -> None:
@@ -348,7 +385,11 @@ def _receive(
 
 
 def _take(
-    reads: Sequence[RangeReading[Fold]], answer: FetchAnswer, refused: list[tuple[RangeReading[Fold], Problem]]
+    cluster: Cluster,
+    broker: BrokerId,
+    reads: Sequence[RangeReading[Fold]],
+    answer: FetchAnswer,
+    refused: list[tuple[RangeReading[Fold], Problem]],
 ) -> dict[TopicPartition, str]:
     """Walks the records of a response; adds the partitions with an error to `refused`."""
     if answer.error_code:
@@ -365,7 +406,9 @@ def _take(
         if read is None:
             continue
         problem = problem_of(data.error_code)
-        if problem is not None:
+        if broker != cluster.known.leader(read.partition):
+            take_from_follower(read, data)
+        elif problem is not None:
             refused.append((read, problem))
         else:
             take_records(read, data)
@@ -402,14 +445,30 @@ def take_records(read: RangeReading[Fold], data: PartitionData) -> None:
             # coordinators' log, the last batch is compared, too (LastBatch).
             read.last_epoch = epoch
         return
-    read.must_check, read.is_answered = False, True
-    read.size += len(data.records)
-    read.last_stable_offset = data.last_stable_offset
+    read.must_check = False
     read.saw_end(data.high_watermark)
     try:
-        read.fold.feed(data.records)
+        _feed(read, data)
     except WireError as exc:
         read.gap(f"cannot decode the batch at offset {read.fold.position}: {exc}", is_decode_failure=True)
+
+
+def take_from_follower(read: RangeReading[Fold], data: PartitionData) -> None:
+    """Feeds what a follower has to the fold of a range; the leader is asked for what it does not have."""
+    position = read.fold.position
+    if not data.error_code and data.divergence is None:
+        try:
+            _feed(read, data)
+        except WireError:
+            read.follower_lacks = True
+    read.follower_lacks = read.follower_lacks or read.fold.position == position
+
+
+def _feed(read: RangeReading[Fold], data: PartitionData) -> None:
+    read.is_answered = True
+    read.size += len(data.records)
+    read.last_stable_offset = data.last_stable_offset
+    read.fold.feed(data.records)
 
 
 def _out_of_range(cluster: Cluster, read: RangeReading[Fold]) -> Problem | None:

@@ -99,10 +99,11 @@ class RangeReading(Generic[F_co]):
         earlier: the folds of what was read before lost offsets.
         notices: what could not be read, or is void after a truncation.
         absences: how many times in a row fresh metadata did not have the topic under this id.
-        last_stable_offset: from the leader's last answer; None before the first one.
-        size: bytes of records that leaders have sent.
-        is_answered: whether a leader has answered without an error and without a truncation.
+        last_stable_offset: from the last answer; None before the first one.
+        size: bytes of records that brokers have sent.
+        is_answered: whether a broker has answered without an error and without a truncation.
         is_denied: whether a leader has refused the read, because a right is missing.
+        follower_lacks: whether a follower did not have the rest of the range.
         is_led_anew: whether a leader of another epoch than the listed one has answered, where a leader that restarts
             may keep its epoch.
     """
@@ -120,6 +121,7 @@ class RangeReading(Generic[F_co]):
     size: int = 0
     is_answered: bool = False
     is_denied: bool = False
+    follower_lacks: bool = False
     is_led_anew: bool = False
     _begin: Offset = field(init=False)
 

@@ -62,6 +62,7 @@ class SourceOptions:
 
     bootstrap: tuple[Endpoint, ...]
     security: Security
+    rack: str | None
     topics: tuple[str, ...]
     pattern: str | None
     starting_offsets: Offsets
@@ -143,6 +144,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(
         bootstrap=parse_bootstrap(properties.get("bootstrap.servers", ""), "kafka.bootstrap.servers"),
         security=security_of(properties),
+        rack=properties.get("client.rack") or None,
         topics=topics,
         pattern=_value(raw, "subscribepattern", _regex, None),
         starting_offsets=_value(raw, "startingoffsets", _offsets, _LATEST),

@@ -581,7 +581,8 @@ def _shared_cluster(options: SourceOptions, purpose: str) -> Cluster:
 
     Later tasks use them again, because a new connection costs several round trips.
     """
-    key = (options.bootstrap, options.security, purpose)
+    key = (options.bootstrap, options.security, options.rack, purpose)
     if key not in _SHARED:
-        _SHARED[key] = Cluster(options.bootstrap, options.security)
+        _SHARED[key] = Cluster(options.bootstrap, options.security, rack=options.rack)
+    _SHARED[key].renew_metadata()
     return _SHARED[key]

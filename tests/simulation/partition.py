@@ -164,6 +164,22 @@ class PartitionLog:
         readable = list(itertools.takewhile(lambda entry: entry.offset not in self.unreadable, found))
         return Fetched(entries=readable) if readable or not found else Fetched(UNKNOWN_SERVER_ERROR)
 
+    def follower(self, *, is_uncut: bool) -> PartitionLog:
+        """What a follower has; after an unclean election, one that `is_uncut` still has the log of the former leader.
+
+        It knows a leader epoch only if it has a batch of it.
+        """
+        entries = [entry for entry in self.entries if entry.next_offset <= self.follower_end]
+        epochs, high_watermark = self.epochs, self.follower_watermark
+        if is_uncut and self.former is not None:
+            entries, epochs = self.former
+            high_watermark = entries[-1].next_offset if entries else 0
+        end = entries[-1].next_offset if entries else self.start
+        known = [(epoch, start) for epoch, start in epochs if start < end]
+        replica = PartitionLog(self.partition, self.topic_id, entries, self.start, end, min(high_watermark, end))
+        replica.epochs = known or [(-1, 0)]
+        return replica
+
     def _end_of_epoch(self, asked: int) -> tuple[int, int] | None:
         """The largest epoch not above the asked one, and where it ends (`LeaderEpochFileCache.endOffsetFor`)."""
         if asked == self.epochs[-1][0]:

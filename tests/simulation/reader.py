@@ -59,6 +59,7 @@ _SHARE_BEHIND = 0.4
 _MUCH = 300
 _SHARE_BY_LOOKS = 0.4  # no round of the census: only where a last stable offset stands is a leader asked
 _SHARE_LEFT_OUT = 0.6
+_SHARE_IN_A_RACK = 0.3  # data is read from followers where this is safe
 _FIGURES = (BucketCount, OpenTransactions)
 _NOTHING = (CensusResult(()),)
 _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a batch, too
@@ -130,9 +131,7 @@ class WorldReader:
             self.options = replace(self.options, pattern=None, topics=scanned, census_pattern=".*")
         self.lister = listing.Lister(self.options, self.view, self.now_ms)  # type: ignore[arg-type]
         if self.options.heal_interval_s == _NEVER_S:
-            self.lister.schedule.behind_due_s = float(
-                "inf"
-            )  # nor does a census hide what a gap that is read again shows
+            self.lister.schedule.behind_due_s = math.inf  # nor does a census hide what a gap that is read again shows
         data_limit = 1 + rng.randrange(8) if rng.random() < 0.4 else None
         self.limits = Limits(data_limit)
         self.log_bytes = tasks.LOG_BYTES
@@ -148,6 +147,7 @@ class WorldReader:
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
         self.has_rounds = chance.random() < 1 - _SHARE_BY_LOOKS
+        self.view.has_rack = chance.random() < _SHARE_IN_A_RACK
         if not self.has_rounds:
             self.options = replace(self.options, census_interval_s=_NEVER_S)
             self.lister.options = self.lister.schedule.options = self.options

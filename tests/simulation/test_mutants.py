@@ -7,6 +7,7 @@ import pytest
 from simulation.clock_mutants import CLOCK_MUTANTS
 from simulation.mutants import MUTANTS
 from simulation.mutants_of_ends import MUTANTS_OF_ENDS
+from simulation.mutants_of_followers import MUTANTS_OF_FOLLOWERS
 from simulation.mutants_of_idleness import MUTANTS_OF_IDLENESS
 from simulation.mutants_of_long_faults import MUTANTS_OF_LONG_FAULTS
 from simulation.mutants_of_looks import MUTANTS_OF_LOOKS
@@ -28,6 +29,7 @@ _ALL = (
     *MUTANTS_OF_LONG_FAULTS,
     *MUTANTS_OF_LOOKS,
     *MUTANTS_OF_SIDES,
+    *MUTANTS_OF_FOLLOWERS,
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from simulation.partition import DataPartition, PartitionLog, Producer
+from simulation.partition import DataPartition, Fetched, PartitionLog, Producer
 from simulation.world import World
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer, ListedOffset
@@ -24,6 +24,9 @@ from txnwatch.streaming.wire.fetch_response import PartitionData
 
 CLUSTER_ID = "simulated"
 _PATIENCE = 4
+_LEADER, _FOLLOWER = 1, 2
+_FENCED = 74  # FENCED_LEADER_EPOCH
+_UNCUT = 0.3  # so often a follower has not cut its log after an unclean election
 _REFUSED = Problem("TOPIC_AUTHORIZATION_FAILED", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _NO_ANSWER = Problem("REQUEST_TIMED_OUT")
 
@@ -36,6 +39,7 @@ class View:
         throttled: how often a Fetch is answered without records because of a quota.
         refreshed: the tick of the last Metadata answer.
         is_still: whether a listing takes no time and is always answered, so it draws nothing.
+        has_rack: whether the followers of data are in the client's rack.
     """
 
     def __init__(self, world: World, rng: random.Random, unanswered: float, throttled: float = 0.0) -> None:
@@ -45,9 +49,11 @@ class View:
         self.metadata: Metadata | None = None
         self.refreshed = self.reconnects = 0
         self.is_still = False
+        self.has_rack = False
         self._answered_on: dict[int, str] = {}
         self._rng = rng
         self._rng_of_rechecks = random.Random(repr(rng.getstate()[1][:4]))  # the other draws stay the same
+        self._rng_of_followers = random.Random(repr(rng.getstate()[1][4:8]))
 
     @property
     def known(self) -> Metadata:
@@ -79,7 +85,10 @@ class View:
             if self._is_hidden(name):
                 continue
             topic = topics.setdefault(name, TopicInfo(name, log.topic_id, {}))
-            topic.partitions[log.partition.partition] = PartitionInfo(1 if log.has_leader else None, log.epoch)
+            follower = _FOLLOWER if self.has_rack else None
+            topic.partitions[log.partition.partition] = PartitionInfo(
+                _LEADER if log.has_leader else None, log.epoch, follower
+            )
         return topics
 
     def _metadata_of(self, names: Iterable[str]) -> dict[str, TopicInfo]:
@@ -225,22 +234,41 @@ class View:
                 read.gone()
             return Problem("UNKNOWN_TOPIC_ID")
         read.absences = 0
+        if fetch.replica_to_ask(self, read) == _FOLLOWER:  # type: ignore[arg-type]
+            self.ask_follower(read, log)
+            return None
         if not log.has_leader or rng.random() < self.unanswered:
             return Problem("no leader")
         fetch.note_leader(self, read)  # type: ignore[arg-type]
         answer = log.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(rng.random() * 6))
         if answer.error_code:
             return fetch.take_refusal(self, read, problem_of(answer.error_code))  # type: ignore[arg-type]
-        records = b"".join([entry.encoded() for entry in answer.entries])
-        data = PartitionData(
-            read.partition.topic,
-            read.partition.partition,
-            0,
-            log.high_watermark,
-            log.last_stable_offset if isinstance(log, DataPartition) else None,
-            log.start,
-            answer.divergence,
-            memoryview(records),
-        )
-        fetch.take_records(read, data)
+        stable = log.last_stable_offset if isinstance(log, DataPartition) else None
+        fetch.take_records(read, _data_of(log, answer, stable))
         return None
+
+    def ask_follower(self, read: RangeReading, log: PartitionLog) -> None:
+        """One Fetch from a follower in our rack: it may lag, be away, or still have the log of an earlier leader."""
+        rng, info = self._rng_of_followers, self.known.info(read.partition)
+        known_epoch = info.leader_epoch if info is not None else None
+        is_uncut = log.former is not None and (known_epoch != log.epoch or rng.random() < _UNCUT)
+        replica = log.follower(is_uncut=is_uncut)
+        is_of_that_leader = known_epoch == log.epoch or known_epoch == replica.epochs[-1][0]
+        answer = Fetched(_FENCED)
+        if is_of_that_leader and rng.random() >= self.unanswered:
+            answer = replica.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(rng.random() * 6))
+        self.world.seen["read from a follower"] += bool(answer.entries)
+        self.world.seen["a follower lacks records"] += not answer.entries
+        stable = log.last_stable_offset if isinstance(log, DataPartition) else 0
+        self.take(read, _data_of(replica, answer, min(stable, replica.high_watermark)))
+
+    def take(self, read: RangeReading, data: PartitionData) -> None:
+        """Takes the answer of a follower; a mutant believes it."""
+        fetch.take_from_follower(read, data)
+
+
+def _data_of(log: PartitionLog, answer: Fetched, last_stable_offset: int | None) -> PartitionData:
+    """The answer of a replica, as a Fetch response brings it."""
+    records = memoryview(b"".join([entry.encoded() for entry in answer.entries]))
+    at, ends = log.partition, (log.high_watermark, last_stable_offset, log.start)
+    return PartitionData(at.topic, at.partition, answer.error_code, *ends, answer.divergence, records)

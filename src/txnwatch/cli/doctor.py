@@ -30,6 +30,7 @@ from txnwatch.cli.doctor_rows import (
     owner_rows,
     partition_rows,
     push_rows,
+    rack_row,
     topic_rights,
     topics_line,
     watch_options,
@@ -354,8 +355,11 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     caller = Caller(Grantee(parsed.bootstrap_server, principal, is_configured=is_configured), parsed.events_topic)
     checkup = of_the_watch(check_up(cluster, parsed.events_topic), parsed)
     access = view_of(checkup, parsed.coordinator_view)
-    reach = (view_row(checkup, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))
-    rows = [*diagnose(checkup, caller), *reach, *optional_rights(checkup, caller), *_here(parsed)]
+    reach = [view_row(checkup, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller)]
+    of_client = options_of(parsed.bootstrap_server, parsed.command_config)
+    racks = rack_row(cluster, watch_options(parsed), of_client.rack)
+    reach += [racks] if racks is not None else []
+    rows = [*diagnose(checkup, caller), *reach, *optional_rights(checkup, caller), *_here(parsed, of_client)]
     rows += owner_rows(checkup.transactional_ids, parsed.owners)
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
@@ -381,9 +385,9 @@ def of_the_watch(checkup: Checkup, parsed: argparse.Namespace) -> Checkup:
     )
 
 
-def _here(parsed: argparse.Namespace) -> Iterator[CheckRow]:
+def _here(parsed: argparse.Namespace, of_client: SourceOptions) -> Iterator[CheckRow]:
     """Checks what `run` uses beside the brokers: libraries, Java, Redis, the targets of a push, the HTTP port."""
-    yield check_events_client(options_of(parsed.bootstrap_server, parsed.command_config))
+    yield check_events_client(of_client)
     yield _java()
     try:
         yield CheckRow("machine", "pyspark", Health.OK, version("pyspark"), "run", None)

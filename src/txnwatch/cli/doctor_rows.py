@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
+from kafka.protocol.metadata import MetadataResponse
+
 from txnwatch.cli.one_shot import options_of
 from txnwatch.cli.output import IN_NOTES, Name, utc
 from txnwatch.http_client import Address, HttpClient
@@ -44,6 +46,7 @@ from txnwatch.streaming.checks.checkup import (
 from txnwatch.streaming.checks.preflight import READ, WRITE, Operations
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.metadata import metadata_of
 from txnwatch.streaming.source.options import SourceOptions
 
 # The row of one check of `txnwatch doctor`, and the command that grants a right. Pure: no I/O, no clock.
@@ -370,6 +373,47 @@ def egress_rows(
         parsed.heal_interval_ms,
         parsed.census_interval_ms,
     )
+
+
+# The client's rack: how much of a scan is read from brokers in it.
+
+_RACKS = 5
+
+
+def rack_row(cluster: Cluster, watched: SourceOptions, rack: str | None) -> CheckRow | None:
+    """Where `run` reads the data that it scans; None if no broker has a rack and the client has none.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    answer = cluster.whole_metadata()
+    racks = sorted({broker.rack for broker in answer.brokers if broker.rack})
+    keeps = all(cluster.connection_to_keep(node) for node in cluster.known.brokers)
+    return row_of_rack(answer, racks, watched, rack, keeps_epochs=keeps)
+
+
+def row_of_rack(
+    answer: MetadataResponse, racks: list[str], watched: SourceOptions, rack: str | None, *, keeps_epochs: bool
+) -> CheckRow | None:
+    """The row, from a Metadata response; `keeps_epochs`: a leader that restarts may have its epoch of before."""
+    if rack is None:
+        if len(racks) < 2:
+            return None
+        detail = f"not set: data is read from the leaders, in every rack ({some(racks, _RACKS)})"
+        return CheckRow("egress", "client.rack", Health.OK, detail, "-", None)
+    subject = f"client.rack={rack}"
+    if rack not in racks:
+        detail = f"no broker has this rack, found {some(racks, _RACKS) or 'brokers without a rack'}"
+        return CheckRow("egress", subject, Health.WARNING, f"{detail}: data is read from the leaders", "run", None)
+    if keeps_epochs:
+        detail = "data is read from the leaders: controllers before Kafka 4.0 may keep a leader epoch after a restart"
+        return CheckRow("egress", subject, Health.WARNING, detail, "run", None)
+    known = metadata_of(answer, rack)
+    near = {broker.node_id for broker in answer.brokers if broker.rack == rack}
+    found = [info for topic in known.topics.values() if watched.watches(topic) for info in topic.partitions.values()]
+    led, followed = sum(info.leader in near for info in found), sum(info.closest is not None for info in found)
+    detail = f"of {len(found)} scanned partitions, {led} have their leader there and {followed} a follower"
+    return CheckRow("egress", subject, Health.OK, detail, "-", None)
 
 
 # The targets of the push: whether the servers of each one answer.

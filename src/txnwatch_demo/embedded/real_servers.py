@@ -358,6 +358,7 @@ class EmbeddedKafka:
         return {
             "process.roles": "broker,controller" if node == 1 else "broker",
             "node.id": str(node),
+            "broker.rack": f"rack-{node}",
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
             "listeners": f"{listeners},{controller}" if node == 1 else listeners,
             "advertised.listeners": listeners,

@@ -10,6 +10,7 @@ import pytest
 
 from support.facts import ORDERS
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.streaming.client.metadata import PartitionInfo
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Range, RangeReading
@@ -22,7 +23,7 @@ class FirstAsked:
     """A cluster whose leader has not been asked before; it answers, or cannot be reached."""
 
     timeout_s, until = 1.0, float("inf")
-    known = SimpleNamespace(info=lambda _: SimpleNamespace(leader=1, leader_epoch=NOW), leader=lambda _: 1)
+    known = SimpleNamespace(info=lambda _: PartitionInfo(1, NOW), leader=lambda _: 1)
 
     def __init__(self, read: RangeReading[Any], kept: str, *, is_reached: bool) -> None:
         self._read, self._kept, self._is_reached = read, kept, is_reached

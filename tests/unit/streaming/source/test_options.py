@@ -24,6 +24,7 @@ def test_an_option_that_is_not_given_has_its_default() -> None:
     assert parse_options(LEAST) == SourceOptions(
         bootstrap=(Endpoint("kafka", 9092),),
         security=Security(),
+        rack=None,
         topics=("orders",),
         pattern=None,
         starting_offsets="latest",
