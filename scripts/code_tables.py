@@ -26,7 +26,7 @@ from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, BarrierShow
 from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Lack, ReadingEffect
 from txnwatch.state.detection.span import EFFECTS
 from txnwatch.state.evidence.outcome import DOUBTS
-from txnwatch.state.incidents.claims import BELIEVED, Standing
+from txnwatch.state.incidents.claims import BELIEVED, OwnState
 from txnwatch.state.incidents.life import LIFE, Known, step
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
@@ -102,8 +102,8 @@ def _life() -> str:
 
 
 def _believed() -> str:
-    def used(row: tuple[Standing, frozenset[str]]) -> str:
-        everything = len(row[1]) == len(BELIEVED[Standing.NOTHING])
+    def used(row: tuple[OwnState, frozenset[str]]) -> str:
+        everything = len(row[1]) == len(BELIEVED[OwnState.NOTHING])
         return "all; its command is built anew" if everything else ", ".join(f"`{name}`" for name in sorted(row[1]))
 
     return table({"what the watcher has": "0.value", "what it uses of the record": used}, BELIEVED.items())

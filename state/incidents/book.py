@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, TypeGuard
 from txnwatch.state.evidence.outcome import Outcome, unknown, with_outcome
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents.claims import (
-    Standing,
+    OwnState,
     believed,
     differs,
     is_elsewhere,
@@ -201,8 +201,8 @@ class Book:
     def follow(self, record: IncidentEvent, now_ms: TimestampMs) -> None:
         """Takes the sequence and the decision of a record that this process answers."""
         known, acted = self.store.known[record.incident_id], self.acted.get(record.incident_id)
-        standing = Standing.DEFENDED if known.is_open else Standing.ENDED
-        self.store.enter(believed(record, known, standing, acted, now_ms))
+        own = OwnState.DEFENDED if known.is_open else OwnState.ENDED
+        self.store.enter(believed(record, known, own, acted, now_ms))
         self.untold.mark(record.incident_id)
 
     def is_ours(self, incident: IncidentEvent) -> bool:
@@ -238,18 +238,18 @@ class Book:
     def content_of(self, event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
         """What to store of a record of the topic that this process does not answer."""
         known = self.store.known.get(event.incident_id)
-        standing = self._standing(event, known)
-        taken = believed(event, known, standing, self.acted.get(event.incident_id), now_ms)
-        if standing is Standing.NOTHING:
+        own = self._own_state(event, known)
+        taken = believed(event, known, own, self.acted.get(event.incident_id), now_ms)
+        if own is OwnState.NOTHING:
             return named(as_read(self.origin, taken), self.origin.owners, self.origin.cluster)
-        return self.as_found(taken) if standing is Standing.FOUND and self.is_found(taken) else taken
+        return self.as_found(taken) if own is OwnState.FOUND and self.is_found(taken) else taken
 
-    def _standing(self, record: IncidentEvent, known: IncidentEvent | None) -> Standing:
+    def _own_state(self, record: IncidentEvent, known: IncidentEvent | None) -> OwnState:
         if known is None:
-            return Standing.NOTHING
+            return OwnState.NOTHING
         if known.incident_id in self._ended_here:
-            return Standing.ENDED
-        return Standing.FOUND if self.is_found(known) or is_elsewhere(record, known) else Standing.NOTHING
+            return OwnState.ENDED
+        return OwnState.FOUND if self.is_found(known) or is_elsewhere(record, known) else OwnState.NOTHING
 
     def transaction_id(
         self, producer_id: ProducerId, view: TransactionView, finding: TransactionCandidate | TransactionMoved

@@ -27,7 +27,7 @@ from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
 
 
-class Standing(Enum):
+class OwnState(Enum):
     """What this process has of an incident when a record of another writer about it comes."""
 
     DEFENDED = "it has found the incident, and speaks"
@@ -36,16 +36,16 @@ class Standing(Enum):
     NOTHING = "it has nothing of its own"
 
 
-BELIEVED: Final[dict[Standing, frozenset[str]]] = {
-    Standing.DEFENDED: frozenset({"sequence", "action"}),
-    Standing.FOUND: frozenset({"sequence", "action", "status", "time_ms", "resolution"}),
-    Standing.ENDED: frozenset({"sequence"}),
-    Standing.NOTHING: frozenset(field.name for field in fields(IncidentEvent)),
+BELIEVED: Final[dict[OwnState, frozenset[str]]] = {
+    OwnState.DEFENDED: frozenset({"sequence", "action"}),
+    OwnState.FOUND: frozenset({"sequence", "action", "status", "time_ms", "resolution"}),
+    OwnState.ENDED: frozenset({"sequence"}),
+    OwnState.NOTHING: frozenset(field.name for field in fields(IncidentEvent)),
 }
 
 
 def believed(
-    record: IncidentEvent, known: IncidentEvent | None, standing: Standing, acted: Action | None, now_ms: TimestampMs
+    record: IncidentEvent, known: IncidentEvent | None, own: OwnState, acted: Action | None, now_ms: TimestampMs
 ) -> IncidentEvent:
     """What this process knows of an incident, once it has read a record of another writer about it.
 
@@ -54,8 +54,8 @@ def believed(
     record = replace(record, time_ms=min(record.time_ms, now_ms), action=believed_action(record, known, acted))
     if known is None:
         return record
-    taken = {name: getattr(record, name) for name in BELIEVED[standing]}
-    if standing is not Standing.NOTHING:
+    taken = {name: getattr(record, name) for name in BELIEVED[own]}
+    if own is not OwnState.NOTHING:
         taken["sequence"] = max(known.sequence, record.sequence)
     return replace(known, **taken)
 

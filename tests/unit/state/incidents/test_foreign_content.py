@@ -14,7 +14,7 @@ from txnwatch.state.incidents.book import Book, is_own, is_same_span
 from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span
 from txnwatch.state.incidents.claims import (
     BELIEVED,
-    Standing,
+    OwnState,
     believed,
     believed_action,
     differs,
@@ -147,21 +147,21 @@ def test_the_stored_content_stays_if_it_is_ours_or_if_the_subject_is_another(
     assert (taken.severity == FOUND.severity, taken.status) == (keeps, IncidentStatus.UPDATED)
 
 
-@given(st.integers(NOW_MS - 10, NOW_MS + 10), st.sampled_from(Standing))
-def test_only_the_fields_of_its_row_are_believed(time_ms: int, standing: Standing) -> None:
+@given(st.integers(NOW_MS - 10, NOW_MS + 10), st.sampled_from(OwnState))
+def test_only_the_fields_of_its_row_are_believed(time_ms: int, own: OwnState) -> None:
     end = no_longer_open(NOW_MS, "not so")
     changes = {"status": IncidentStatus.RESOLVED, "resolution": end, "action": THEIRS, "sequence": 7}
     record = an_event(**SUBJECT, **changes, time_ms=time_ms, severity="warning", suggested_command="rm")
-    taken = believed(record, FOUND, standing, None, NOW_MS)
+    taken = believed(record, FOUND, own, None, NOW_MS)
     shown = replace(record, time_ms=min(time_ms, NOW_MS))
     for name in (field.name for field in fields(IncidentEvent)):
-        assert getattr(taken, name) == getattr(shown if name in BELIEVED[standing] else FOUND, name), name
-    assert believed(record, None, Standing.NOTHING, None, NOW_MS) == shown
+        assert getattr(taken, name) == getattr(shown if name in BELIEVED[own] else FOUND, name), name
+    assert believed(record, None, OwnState.NOTHING, None, NOW_MS) == shown
 
 
 def test_a_record_that_comes_late_takes_no_sequence_back() -> None:
     late = an_event(sequence=3)
-    assert believed(late, replace(FOUND, sequence=8), Standing.DEFENDED, None, NOW_MS).sequence == 8
+    assert believed(late, replace(FOUND, sequence=8), OwnState.DEFENDED, None, NOW_MS).sequence == 8
 
 
 @pytest.mark.parametrize(
