@@ -141,7 +141,8 @@ def test_a_team_finds_its_incidents_in_all_clusters(browser: Any, serve_clusters
 
 def test_the_wall_of_a_team_is_unknown_where_its_cluster_is(browser: Any, serve_clusters: Serve) -> None:
     world = unwatched()
-    with a_tab(browser, serve_clusters(world), "/?wall=1&owner=checkout") as tab:
+    shorter = {"views.js TURN_MS": 2_000}
+    with a_tab(browser, serve_clusters(world), "/?wall=1&owner=checkout", shorter=shorter) as tab:
         expected = {"Nothing of checkout stands.": "clear", "a-cluster-with": "unknown", "payments-us": "unknown"}
         seen: dict[str, str] = {}
         for _ in range(60):
@@ -151,7 +152,7 @@ def test_the_wall_of_a_team_is_unknown_where_its_cluster_is(browser: Any, serve_
             if len(seen) == len(expected):
                 break
             tab.page.wait_for_timeout(1_000)
-            world.batch()  # each cluster has its turn for 10 s, and what is older than 15 s is unknown
+            world.batch()  # each cluster has its turn, and what is older than 15 s is unknown
         assert {begin: expected[begin] in tone for begin, tone in seen.items()} == dict.fromkeys(expected, True)
 
 

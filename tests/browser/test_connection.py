@@ -145,7 +145,7 @@ def test_a_server_that_was_killed_is_silent(browser: Any) -> None:
         server.close()
         tab.until(SILENT, within_s=6.0)
         assert tab.page.inner_text(".connection") == "no answer"
-        tab.page.wait_for_timeout(10_000)
+        tab.page.wait_for_timeout(6_000)
         assert tab.page.evaluate("window.seen") == ["clear", "unknown"]
 
 

@@ -87,18 +87,18 @@ def test_messages_that_are_held_up_do_not_count(browser: Any) -> None:
 
 
 def test_without_a_stream_the_page_asks_every_5_s_and_the_stream_comes_back(browser: Any, serve: Serve) -> None:
-    """All streams are taken, by one address."""
+    """All streams are taken, by one address. The page tries the stream again after 6 s instead of 30 s."""
     url = serve(a_calm_cluster())
     with ExitStack() as streams:
         for _ in range(MOST):
             assert streams.enter_context(a_stream(url)).status == 200
-        with a_tab(browser, url) as tab:
+        with a_tab(browser, url, shorter={"live.js WITHIN_MS": 6_000}) as tab:
             tab.until("All clear.")
             tab.until("every 5 s", ".connection")
             tab.page.evaluate(STATES)
             tab.page.wait_for_timeout(12_000)
             streams.close()
-            tab.until("live", ".connection", within_s=45.0)
+            tab.until("live", ".connection", within_s=20.0)
             assert seen(tab) == ["clear"]
 
 

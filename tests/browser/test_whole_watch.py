@@ -17,7 +17,7 @@ from txnwatch.page.truth import JUDGED_WITHIN_MS
 
 LATEST_S = 40.0
 DRAWN_WITHIN_MS = 4_000  # 2 s on a machine without other work
-AWAY_S = 20.0
+AWAY_S = 6.0
 BACK_WITHIN_S = 120.0
 IDLE_S = 600.0
 

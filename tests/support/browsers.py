@@ -7,13 +7,14 @@ import functools
 import hashlib
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from support.missing_tools import skip_or_fail
@@ -76,6 +77,7 @@ def _vendor() -> ModuleType:
     return module
 
 
+NOTHING_SHORTER: Mapping[str, int] = MappingProxyType({})
 SLOWER = 3  # than a machine without other work
 
 
@@ -108,16 +110,35 @@ class Tab:
         return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 
+def _with_constant(name: str, value: int, route: Any) -> None:
+    """Answers with the script, in which a constant has another value."""
+    constant = re.compile(rf"^const {name} = \d+;", flags=re.MULTILINE)
+    text, times = constant.subn(f"const {name} = {value};", route.fetch().text())
+    assert times == 1, f"no constant {name} in {route.request.url}"
+    route.fulfill(body=text, content_type="text/javascript")
+
+
 @contextlib.contextmanager
 def a_tab(
-    browser: Any, url: str, path: str = "/", *, width: int = 1440, height: int = 900, is_dark: bool = False, **how: Any
+    browser: Any,
+    url: str,
+    path: str = "/",
+    *,
+    width: int = 1440,
+    height: int = 900,
+    is_dark: bool = False,
+    shorter: Mapping[str, int] = NOTHING_SHORTER,
+    **how: Any,
 ) -> Iterator[Tab]:
-    """A tab with the page at a path."""
+    """A tab with the page at a path; `shorter` has other values for constants of its scripts, as "live.js POLL_MS"."""
     scheme = "dark" if is_dark else "light"
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **how)
     tab = Tab(context.new_page(), url)
     tab.page.on("console", lambda found: tab.said.append(f"{found.type}: {found.text}"))
     tab.page.on("pageerror", lambda found: tab.said.append(f"error: {found}"))
+    for constant, value in shorter.items():
+        script, name = constant.split()
+        tab.page.route(f"**/{script}", functools.partial(_with_constant, name, value))
     try:
         tab.page.goto(url + path)
         yield tab
