@@ -16,8 +16,12 @@ from support.topics import FAILOVER_S, await_leader, create_topic, unique
 from support.waiting import eventually
 from txnwatch.state.model.values import BrokerId, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.fetch import read_ranges, replica_to_ask
-from txnwatch.streaming.log.range_reading import Range, RangeReading
+from txnwatch.streaming.log import fetch
+from txnwatch.streaming.log.fetch import read_ranges, replica_to_ask, take_from_follower
+from txnwatch.streaming.log.range_reading import Fold, Range, RangeReading
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.tasks import run_here, whole_range
+from txnwatch.streaming.wire.fetch_response import PartitionData
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 LEADER, NEAR = 2, 3
@@ -119,7 +123,7 @@ def test_a_live_topic_is_the_same_from_both(kafka3: EmbeddedKafka, near: Cluster
     with in_rack_of(kafka3, 1) as of_writer:  # a client is for one thread
         producer = RawProducer(of_writer, unique("near")).init()
         written(producer, partition, 1)
-        writer = threading.Thread(target=written, args=(producer, partition, 400))
+        writer = threading.Thread(target=written, args=(producer, partition, 200))
         writer.start()
         position, of_follower, of_leader, lagged = 0, [], [], 0
         while writer.is_alive() or position < listed(near, partition).offset:
@@ -133,6 +137,29 @@ def test_a_live_topic_is_the_same_from_both(kafka3: EmbeddedKafka, near: Cluster
             of_leader += same.fold.batches
             position, lagged = read.fold.position, lagged + read.follower_lacks
         writer.join()
-    assert len(of_leader) == 401
+    assert len(of_leader) == 201
     assert of_follower == of_leader
-    assert lagged < 401, "it was read from the follower, too"
+    assert lagged < 201, "it was read from the follower, too"
+
+
+def test_a_task_of_a_source_with_a_rack_reads_from_the_follower(
+    kafka3: EmbeddedKafka, producer: RawProducer, partition: TopicPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(producer, partition, 20)
+    followed: list[int] = []
+
+    def noted(read: RangeReading[Fold], data: PartitionData) -> None:
+        before = read.fold.position
+        take_from_follower(read, data)
+        followed.extend(range(before, read.fold.position))
+
+    monkeypatch.setattr(fetch, "take_from_follower", noted)
+    monkeypatch.setattr(fetch, "PARTITION_MAX_BYTES", (200, 200))
+    servers = {"kafka.bootstrap.servers": kafka3.bootstrap_servers, "subscribe": partition.topic}
+    options = {**servers, "startingOffsets": "earliest", "episodes": "true"}
+    for rack, expected in (("rack-9", 0), (f"rack-{NEAR}", 30)):
+        for plan in whole_range(parse_options({**options, "kafka.client.rack": rack})):
+            list(run_here(plan, parse_options({**options, "kafka.client.rack": rack})))
+        assert len(followed) >= expected
+        assert bool(followed) == bool(expected)
+    assert max(followed) == 39
