@@ -110,11 +110,11 @@ class PastSummary(NamedTuple):
 
     def groups(self, by: Facet) -> list[PastGroup]:
         """The numbers of each group: the days in order, else the most frequent first."""
-        found: dict[str, list[PastIncident]] = {}
+        by_key: dict[str, list[PastIncident]] = {}
         for one in self.incidents:
             for key in _KEYS[by](one, self.window):
-                found.setdefault(key, []).append(one)
-        groups = [self._group(by, key, members) for key, members in found.items()]
+                by_key.setdefault(key, []).append(one)
+        groups = [self._group(by, key, members) for key, members in by_key.items()]
         return sorted(groups, key=_day if by is Facet.DAY else _most_first)
 
     def _group(self, by: Facet, name: str, members: Sequence[PastIncident]) -> PastGroup:
@@ -152,8 +152,8 @@ def summary_of(history: IncidentHistory, window: PastWindow, cluster_id: str | N
     )
 
 
-def _counts(found: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(Counter(found).items(), key=lambda one: (-one[1], one[0])))
+def _counts(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(Counter(names).items(), key=lambda one: (-one[1], one[0])))
 
 
 def _most_first(group: PastGroup) -> tuple[int, int, str]:
@@ -164,10 +164,10 @@ def _day(group: PastGroup) -> tuple[bool, str]:
     return group.name != BEFORE, group.name
 
 
-def _day_of(one: PastIncident, window: PastWindow) -> tuple[str, ...]:
-    if one.since_ms < window.from_ms:
+def _day_of(incident: PastIncident, window: PastWindow) -> tuple[str, ...]:
+    if incident.since_ms < window.from_ms:
         return (BEFORE,)
-    return (f"{datetime.fromtimestamp(one.since_ms // 1000, UTC):%Y-%m-%d}",)
+    return (f"{datetime.fromtimestamp(incident.since_ms // 1000, UTC):%Y-%m-%d}",)
 
 
 _KEYS: Final[Mapping[Facet, Callable[[PastIncident, PastWindow], Sequence[str]]]] = {
@@ -182,41 +182,41 @@ _KEYS: Final[Mapping[Facet, Callable[[PastIncident, PastWindow], Sequence[str]]]
 # In words.
 
 
-def how_ended(one: PastIncident) -> str:
+def how_ended(incident: PastIncident) -> str:
     """How an incident ended, and by whom."""
-    if one.kind.how is None:
+    if incident.kind.how is None:
         return "still open"
-    by = "" if one.kind.by in {None, "unknown"} else f" by {str(one.kind.by).replace('_', ' ')}"
-    return f"{END_MEANS[one.kind.how]}{by}"
+    by = "" if incident.kind.by in {None, "unknown"} else f" by {str(incident.kind.by).replace('_', ' ')}"
+    return f"{END_MEANS[incident.kind.how]}{by}"
 
 
-def headline_of(found: PastSummary) -> str:
+def headline_of(summary: PastSummary) -> str:
     """The summary in one sentence."""
-    count = len(found.incidents)
-    since = utc_text(found.window.from_ms)
+    count = len(summary.incidents)
+    since = utc_text(summary.window.from_ms)
     if not count:
         return f"No incident since {since}."
     parts = [f"{count:,} {'incident' if count == 1 else 'incidents'} since {since}"]
-    if found.opened_before:
-        parts.append(f"{found.opened_before:,} opened before")
-    if found.still_open:
-        parts.append(f"{found.still_open:,} still open")
-    longest = max(one.length_ms(found.window.to_ms) for one in found.incidents)
+    if summary.opened_before:
+        parts.append(f"{summary.opened_before:,} opened before")
+    if summary.still_open:
+        parts.append(f"{summary.still_open:,} still open")
+    longest = max(one.length_ms(summary.window.to_ms) for one in summary.incidents)
     return f"{', '.join(parts)}. The longest was open for at least {duration_text(longest)}."
 
 
-def remarks(found: PastSummary) -> Iterator[str]:
+def remarks(summary: PastSummary) -> Iterator[str]:
     """What the numbers do not have, one sentence each."""
-    if found.by_hand:
-        yield f"{found.by_hand:,} aborts by hand have incidents of their own, which are not counted."
-    if found.ahead:
-        yield f"{found.ahead:,} incidents are left out: their last event is from the future."
-    if found.elsewhere:
-        yield f"{found.elsewhere:,} incidents of other clusters are left out."
-    for why, count in found.skipped.items():
+    if summary.by_hand:
+        yield f"{summary.by_hand:,} aborts by hand have incidents of their own, which are not counted."
+    if summary.ahead:
+        yield f"{summary.ahead:,} incidents are left out: their last event is from the future."
+    if summary.elsewhere:
+        yield f"{summary.elsewhere:,} incidents of other clusters are left out."
+    for why, count in summary.skipped.items():
         yield f"{count:,} {'record was' if count == 1 else 'records were'} no valid event ({why})."
-    if not found.is_complete:
-        yield f"There are too many: some that ended before {utc_text(found.complete_since_ms)} are missing."
+    if not summary.is_complete:
+        yield f"There are too many: some that ended before {utc_text(summary.complete_since_ms)} are missing."
 
 
 # As CSV.
@@ -228,9 +228,10 @@ INCIDENT_COLUMNS: Final = (
 )
 
 
-def as_csv(found: PastSummary, by: Facet | None = None) -> str:
+def as_csv(summary: PastSummary, by: Facet | None = None) -> str:
     """A row for each incident, or for each group."""
-    rows = map(_group_cells, found.groups(by)) if by is not None else (_cells(one, found) for one in found.incidents)
+    incidents = (_cells(incident, summary) for incident in summary.incidents)
+    rows = map(_group_cells, summary.groups(by)) if by is not None else incidents
     columns = GROUP_COLUMNS if by is not None else INCIDENT_COLUMNS
     text = io.StringIO()
     writer = csv.writer(text)
@@ -246,16 +247,16 @@ def _cell(value: str | int) -> str | int:
     return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
-def _cells(one: PastIncident, found: PastSummary) -> tuple[str | int, ...]:
-    kind, about, to_ms = one.kind, one.subject, found.window.to_ms
+def _cells(incident: PastIncident, summary: PastSummary) -> tuple[str | int, ...]:
+    kind, about, to_ms = incident.kind, incident.subject, summary.window.to_ms
     more = (f"and {about.more_places} more",) if about.more_places else ()
     return (
-        *(one.incident_id, about.cluster_id, str(kind.verdict), str(kind.severity)),
-        rfc3339(one.since_ms),
-        rfc3339(one.ended_ms) if one.ended_ms is not None else "",
+        *(incident.incident_id, about.cluster_id, str(kind.verdict), str(kind.severity)),
+        rfc3339(incident.since_ms),
+        rfc3339(incident.ended_ms) if incident.ended_ms is not None else "",
         "ended" if kind.how is not None else STILL_OPEN,
-        "yes" if one.since_ms < found.window.from_ms else "no",
-        one.length_ms(to_ms) // 1000,
+        "yes" if incident.since_ms < summary.window.from_ms else "no",
+        incident.length_ms(to_ms) // 1000,
         *(str(kind.how or ""), str(kind.by or ""), about.owner, about.name or "", about.producer_id),
         " ".join((*about.places, *more)),
     )
@@ -278,21 +279,21 @@ _ROWS: Final = 10
 _LISTED: Final = 50
 
 
-def as_markdown(found: PastSummary, title: str, facets: Sequence[Facet]) -> str:
+def as_markdown(summary: PastSummary, title: str, facets: Sequence[Facet]) -> str:
     """The numbers of each facet, and the last incidents; the lists have limits, and say so."""
-    to = utc_text(found.window.to_ms)
-    lines = [f"### Incidents of {_code(title)} until {to}", "", headline_of(found), ""]
-    lines += [line for one in remarks(found) for line in (one, "")]
+    to = utc_text(summary.window.to_ms)
+    lines = [f"### Incidents of {_code(title)} until {to}", "", headline_of(summary), ""]
+    lines += [line for one in remarks(summary) for line in (one, "")]
     for by in facets:
-        groups = found.groups(by)
+        groups = summary.groups(by)
         shown = groups if by is Facet.DAY else groups[:_ROWS]
         lines += _table((by.replace("_", " "), *_NUMBERS), map(_numbers, shown))
         lines += [f"and {len(groups) - len(shown):,} more", ""] if len(groups) > len(shown) else []
-    shown_ones = found.incidents[:_LISTED]
+    shown_ones = summary.incidents[:_LISTED]
     columns = ("since", "verdict", "partition", "transactional id", "owner", "open for at least", "end", "incident")
-    lines += _table(columns, (_told(one, found) for one in shown_ones))
-    if len(found.incidents) > _LISTED:
-        lines += [f"and {len(found.incidents) - _LISTED:,} more", ""]
+    lines += _table(columns, (_told(one, summary) for one in shown_ones))
+    if len(summary.incidents) > _LISTED:
+        lines += [f"and {len(summary.incidents) - _LISTED:,} more", ""]
     source = (
         "Source: the events topic, which others may be able to write. Look again (`txnwatch explain`) before you act."
     )
@@ -313,19 +314,19 @@ def _numbers(group: PastGroup) -> tuple[str, ...]:
     )
 
 
-def _told(one: PastIncident, found: PastSummary) -> tuple[str, ...]:
-    about = one.subject
+def _told(incident: PastIncident, summary: PastSummary) -> tuple[str, ...]:
+    about = incident.subject
     more = f" and {about.more_places} more" if about.more_places else ""
-    before = " (before)" if one.since_ms < found.window.from_ms else ""
+    before = " (before)" if incident.since_ms < summary.window.from_ms else ""
     return (
-        f"{utc_text(one.since_ms)}{before}",
-        str(one.kind.verdict).replace("_", " "),
+        f"{utc_text(incident.since_ms)}{before}",
+        str(incident.kind.verdict).replace("_", " "),
         f"{', '.join(map(_code, about.places))}{more}",
         _code(about.name) if about.name is not None else f"producer {about.producer_id}",
         _code(about.owner),
-        duration_text(one.length_ms(found.window.to_ms)),
-        how_ended(one),
-        f"`{one.incident_id}`",
+        duration_text(incident.length_ms(summary.window.to_ms)),
+        how_ended(incident),
+        f"`{incident.incident_id}`",
     )
 
 

@@ -142,9 +142,9 @@ def topics_line(caller: Caller, operation: str, topics: Sequence[str]) -> str:
 _TOPICS_NAMED = 5
 
 
-def topic_rights(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+def topic_rights(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
     """One row for each right on a topic, and one about the writers of the events topic."""
-    operations = found.topic_operations
+    operations = checkup.topic_operations
     data = {
         name: rights
         for name, rights in operations.items()
@@ -162,14 +162,14 @@ def topic_rights(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     elif not unread:
         detail = f"{len(data)} topics are shown; topics that this user may not describe are missing"
         yield CheckRow("right", "Read on topics", Health.OK, detail, needed_by, None, Use.LOOK)
-    yield from _hidden(found, caller)
-    yield from _log(found, caller)
-    yield from _events(found, caller)
-    yield _writers(found.events_writers, caller)
+    yield from _hidden(checkup, caller)
+    yield from _log(checkup, caller)
+    yield from _events(checkup, caller)
+    yield _writers(checkup.events_writers, caller)
 
 
-def _hidden(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
-    for partition, why in found.hidden.items():
+def _hidden(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    for partition, why in checkup.hidden.items():
         if not why.is_denied:
             yield CheckRow("right", partition, Health.WARNING, str(why), "find-hanging, explain", None, Use.LOOK)
             continue
@@ -186,21 +186,21 @@ def _hidden(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         )
 
 
-def _log(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
-    if found.has_unseen_log:
+def _log(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    if checkup.has_unseen_log:
         detail = "not shown, but transactional data exists: a missing right or a proxy hides it; nothing is proven"
         fix = grant_line(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
         name = f"Read on topic {TRANSACTION_STATE_TOPIC}"
         yield CheckRow("right", name, Health.MISSING, detail, "run, describe, explain", fix, Use.LOOK)
     else:
         yield internal_right(
-            found, TRANSACTION_STATE_TOPIC, "no transaction was begun", "run, describe, explain", caller
+            checkup, TRANSACTION_STATE_TOPIC, "no transaction was begun", "run, describe, explain", caller
         )
 
 
-def internal_right(found: Checkup, topic: str, unused: str, needed_by: str, caller: Caller) -> CheckRow:
+def internal_right(checkup: Checkup, topic: str, unused: str, needed_by: str, caller: Caller) -> CheckRow:
     """Whether an internal topic may be read; brokers create it at its first use, and report the rights before that."""
-    name, rights = f"Read on topic {topic}", found.internal_rights[topic]
+    name, rights = f"Read on topic {topic}", checkup.internal_rights[topic]
     if not rights.is_hidden and not _lacks(rights.operations, READ):
         detail = f"does not exist yet: {unused}" if rights.is_absent else "allowed"
         return CheckRow("right", name, Health.OK, detail, needed_by, None, Use.LOOK)
@@ -210,11 +210,11 @@ def internal_right(found: Checkup, topic: str, unused: str, needed_by: str, call
     return CheckRow("right", name, health, detail, needed_by, fix, Use.LOOK)
 
 
-def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+def _events(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
     """The rights of `run` and `events` on the events topic; before the first start of `run` it does not exist."""
-    rights, topic, needed_by = found.events_rights, caller.events_topic, "run, events"
+    rights, topic, needed_by = checkup.events_rights, caller.events_topic, "run, events"
     if rights.is_absent or rights.is_hidden:
-        yield from _create(found, caller)
+        yield from _create(checkup, caller)
     if rights.operations is None:
         detail = "not reported by the broker, so not checked; `run` cannot start without both"
         both = grant_line(caller, "Write", "--operation", "Read", "--topic", topic)
@@ -230,14 +230,14 @@ def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         yield CheckRow("right", f"{operation_name} on topic {topic}", health, detail, needed_by, fix, Use.PUBLISH)
 
 
-def _create(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
-    name, problem = f"Create topic {caller.events_topic}", found.events_problem
+def _create(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    name, problem = f"Create topic {caller.events_topic}", checkup.events_problem
     if problem is None:
         detail = "allowed: the topic does not exist, and `run` creates it"
         yield CheckRow("right", name, Health.OK, detail, "run", None, Use.PUBLISH)
     elif problem.is_denied:
         # Nobody knows here whether a hidden topic exists. If it does, `run` works without this right.
-        is_needed = found.events_rights.is_absent
+        is_needed = checkup.events_rights.is_absent
         detail = f"{problem}: the topic does not exist" if is_needed else f"{problem}: needed if it does not exist"
         fix = grant_line(caller, "Create", "--topic", caller.events_topic)
         yield CheckRow("right", name, Health.MISSING if is_needed else Health.WARNING, detail, "run", fix, Use.PUBLISH)
@@ -280,33 +280,33 @@ _NAMED = 3
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
-def egress_row(found: WriteRates, topics: str, caller: Caller) -> CheckRow:
+def egress_row(rates: WriteRates, topics: str, caller: Caller) -> CheckRow:
     """One row: what `run --topics` would read in a day, and the topics with the most bytes."""
     subject = f"scan of --topics {topics}"
-    if found.problem is not None:
+    if rates.problem is not None:
         fix = grant_line(caller, "Describe", "--cluster")
         return CheckRow(
-            "egress", subject, Health.WARNING, f"cannot be estimated: {found.problem}", "-", fix, Use.ESTIMATE
+            "egress", subject, Health.WARNING, f"cannot be estimated: {rates.problem}", "-", fix, Use.ESTIMATE
         )
-    largest = sorted(found.by_topic, key=lambda name: -found.by_topic[name])
-    named = [f"{name} {_a_day(found.by_topic[name])}" for name in largest if found.by_topic[name]]
+    largest = sorted(rates.by_topic, key=lambda name: -rates.by_topic[name])
+    named = [f"{name} {_a_day(rates.by_topic[name])}" for name in largest if rates.by_topic[name]]
     most = f": {some(named, _NAMED)}" if named else ""
-    total = _a_day(sum(found.by_topic.values()))
+    total = _a_day(sum(rates.by_topic.values()))
     detail = f"about {total} a day by the writes of the last hour{most}"
     return CheckRow("egress", subject, Health.OK, detail, "-", None)
 
 
-def log_row(found: LogBytes | None, access: CoordinatorAccess, caller: Caller) -> CheckRow:
-    """One row: what `run` reads of the coordinators' log; `found` is None if the view `access` does not read it."""
-    if found is None:
+def log_row(log_bytes: LogBytes | None, access: CoordinatorAccess, caller: Caller) -> CheckRow:
+    """One row: what `run` reads of the coordinators' log; `log_bytes` is None if the view `access` does not read it."""
+    if log_bytes is None:
         return CheckRow("egress", _LOG, Health.OK, f"not read: the coordinator view is {access}", "-", None)
-    detail = f"about {_a_day(found.per_second)} a day by the records of the last hour"
-    if found.unread:
-        detail = f"{detail}, without {found.unread} partitions that could not be read"
-    if found.size is not None:
-        detail = f"{detail}; a start without a checkpoint reads the whole log: {_amount(found.size)}"
-        return CheckRow("egress", _LOG, Health.WARNING if found.unread else Health.OK, detail, "-", None)
-    why = f": {found.problem}" if found.problem is not None else ""
+    detail = f"about {_a_day(log_bytes.per_second)} a day by the records of the last hour"
+    if log_bytes.unread:
+        detail = f"{detail}, without {log_bytes.unread} partitions that could not be read"
+    if log_bytes.size is not None:
+        detail = f"{detail}; a start without a checkpoint reads the whole log: {_amount(log_bytes.size)}"
+        return CheckRow("egress", _LOG, Health.WARNING if log_bytes.unread else Health.OK, detail, "-", None)
+    why = f": {log_bytes.problem}" if log_bytes.problem is not None else ""
     detail = f"{detail}; a start without a checkpoint reads the whole log, whose size is not shown{why}"
     fix = grant_line(caller, "Describe", "--cluster")
     return CheckRow("egress", _LOG, Health.WARNING, detail, "-", fix, Use.ESTIMATE)

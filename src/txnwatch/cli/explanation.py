@@ -187,17 +187,17 @@ def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: Time
 
 
 def of_partition(
-    origin: Origin, partition: TopicPartition, found: Search, now_ms: TimestampMs, groups: GroupsAround = NO_GROUPS
+    origin: Origin, partition: TopicPartition, search: Search, now_ms: TimestampMs, groups: GroupsAround = NO_GROUPS
 ) -> Explanation:
     """Explains what holds the last stable offset of a partition."""
-    reading = found.readings[partition]
+    reading = search.readings[partition]
     hidden = max(0, hidden_records(reading) or 0)
-    ordered = open_in(found)
+    ordered = open_in(search)
     if not ordered:
         return _nothing_open(partition, reading, hidden)
     first, *others = ordered
     held = held_text(partition, reading.last_stable_offset, reading.high_watermark, hidden)
-    explained = of_span(origin, first, found, now_ms)
+    explained = of_span(origin, first, search, now_ms)
     waiting = [group for span in ordered for group in groups.waiting_for(span.start)]
     affected = groups.affected.get(partition, ())
     hurt = (
@@ -205,7 +205,7 @@ def of_partition(
         *waiting_lines(groups.waiting_for(first.start)),
         *(f"Not all groups are known: {problem}." for problem in groups.problems),
     )
-    text = (*explained.text[:1], held, *hurt, *explained.text[1:], *_others(origin, partition, others, found, groups))
+    text = (*explained.text[:1], held, *hurt, *explained.text[1:], *_others(origin, partition, others, search, groups))
     return replace(
         explained,
         hidden_records=hidden,
@@ -215,9 +215,9 @@ def of_partition(
     )
 
 
-def open_in(found: Search) -> list[SpanCandidate]:
+def open_in(search: Search) -> list[SpanCandidate]:
     """The open spans of a search; of each partition, the one that holds the last stable offset is the first."""
-    return blocking_order(span for span, _ in (*found.hanging, *found.covered, *found.unproven))
+    return blocking_order(span for span, _ in (*search.hanging, *search.covered, *search.unproven))
 
 
 def blocking_order(spans: Iterable[SpanCandidate]) -> list[SpanCandidate]:
@@ -238,15 +238,15 @@ def badness(state: str) -> int:
     return _BADNESS.index(state)
 
 
-def worst_first(spans: Iterable[SpanCandidate], found: Search) -> list[tuple[SpanCandidate, str]]:
+def worst_first(spans: Iterable[SpanCandidate], search: Search) -> list[tuple[SpanCandidate, str]]:
     """Open spans with their states: what hangs, what is not proven, the verdicts, what is healthy; else as given."""
-    verdicts = {one.view.transactional_id: str(one.verdict) for one, _ in found.overdue}
+    verdicts = {one.view.transactional_id: str(one.verdict) for one, _ in search.overdue}
     states = {
         (span.partition, span.producer_id): state
         for span, state in (
-            *((span, verdicts.get(described.transactional_id, OPEN)) for span, described in found.covered),
-            *((span, UNPROVEN) for span, _ in found.unproven),
-            *((span, str(Verdict.HANGING)) for span, _ in found.hanging),
+            *((span, verdicts.get(described.transactional_id, OPEN)) for span, described in search.covered),
+            *((span, UNPROVEN) for span, _ in search.unproven),
+            *((span, str(Verdict.HANGING)) for span, _ in search.hanging),
         )
     }
     known = [(span, states[span.partition, span.producer_id]) for span in spans]
@@ -271,15 +271,15 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
     )
 
 
-def of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: TimestampMs) -> Explanation:
+def of_span(origin: Origin, span: SpanCandidate, search: Search, now_ms: TimestampMs) -> Explanation:
     """Explains one open span: its owner, and whether it ends by itself."""
-    for candidate, proof in found.hanging:
+    for candidate, proof in search.hanging:
         if _is_same(candidate, span):
             return _hanging(origin, candidate, proof, now_ms)
-    for candidate, described in found.covered:
+    for candidate, described in search.covered:
         if _is_same(candidate, span):
-            return _covered(origin, candidate, described, now_ms, found)
-    why = next(why for candidate, why in found.unproven if _is_same(candidate, span))
+            return _covered(origin, candidate, described, now_ms, search)
+    why = next(why for candidate, why in search.unproven if _is_same(candidate, span))
     text = (
         f"{span.partition}: a transaction is open, and its owner is not known.",
         f"{_what(span)} Missing evidence: {why}.",
@@ -360,9 +360,9 @@ def _last_write(partition: TopicPartition, at: Written) -> str:
 
 
 def _covered(
-    origin: Origin, span: SpanCandidate, described: DescribedTransaction, now_ms: TimestampMs, found: Search
+    origin: Origin, span: SpanCandidate, described: DescribedTransaction, now_ms: TimestampMs, search: Search
 ) -> Explanation:
-    end, told = _verdict_on(origin, described, found, now_ms)
+    end, told = _verdict_on(origin, described, search, now_ms)
     name = described.transactional_id
     head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
     began = since(described.start_ms, now_ms)
@@ -373,12 +373,12 @@ def _covered(
 
 
 def _verdict_on(
-    origin: Origin, described: DescribedTransaction, found: Search, now_ms: TimestampMs
+    origin: Origin, described: DescribedTransaction, search: Search, now_ms: TimestampMs
 ) -> tuple[Ending, tuple[Told, ...]]:
     """How a live transaction ends, and what is said about it if it has a verdict."""
     name = described.transactional_id
-    pair = next((pair for pair in found.overdue if pair[0].view.transactional_id == name), None)
-    end = end_of(described, pair[0].verdict if pair is not None else None, found.policy, now_ms)
+    pair = next((pair for pair in search.overdue if pair[0].view.transactional_id == name), None)
+    end = end_of(described, pair[0].verdict if pair is not None else None, search.policy, now_ms)
     return end, tell(transaction_event(origin, *pair, now_ms)) if pair is not None else ()
 
 
@@ -411,13 +411,13 @@ _OTHERS = 10
 
 
 def _others(
-    origin: Origin, partition: TopicPartition, others: Sequence[SpanCandidate], found: Search, groups: GroupsAround
+    origin: Origin, partition: TopicPartition, others: Sequence[SpanCandidate], search: Search, groups: GroupsAround
 ) -> list[str]:
     """The open spans after the first, at most _OTHERS, the worst first.
 
     When the first span has ended, the next one in the log holds the last stable offset.
     """
-    ordered = worst_first(others, found)
+    ordered = worst_first(others, search)
     lines = [
         line
         for span, state in ordered[:_OTHERS]
@@ -444,7 +444,7 @@ def of_id(
     known: DescribedWithLog,
     readings: Iterable[PartitionReading],
     now_ms: TimestampMs,
-    found: Search,
+    search: Search,
     past: Sequence[PastEnd] = (),
     *,
     has_strays: bool = False,
@@ -452,12 +452,12 @@ def of_id(
     """Explains what a transactional id is doing.
 
     `readings` are of its participants, of those of its last transaction, and of all partitions where its producer has
-    open data. `found` has what was proven about its live transaction (Searcher.judge). `past` has the ends of its
+    open data. `search` has what was proven about its live transaction (Searcher.judge). `past` has the ends of its
     transactions that the log still shows. `has_strays` is whether it has open data that no transaction owns.
     """
     described, read = known.described, list(readings)
     if described.is_live:
-        return _live_id(origin, known, read, now_ms, found)
+        return _live_id(origin, known, read, now_ms, search)
     name, state = described.transactional_id, described.state
     data = open_data(described.producer_id, read)
     ended_ms = known.last.timestamp_ms if known.last is not None else None
@@ -514,10 +514,10 @@ def _live_id(
     known: DescribedWithLog,
     readings: list[PartitionReading],
     now_ms: TimestampMs,
-    found: Search,
+    search: Search,
 ) -> Explanation:
     described = known.described
-    end, told = _verdict_on(origin, described, found, now_ms)
+    end, told = _verdict_on(origin, described, search, now_ms)
     told = (*(one for one in told if one.kind is not StatementKind.NEXT), *_sooner(origin, known, end))
     since_ms, how_it_ends = described.start_ms, end.text
     if described.state.is_prepare:

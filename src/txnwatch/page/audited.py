@@ -27,8 +27,8 @@ _LISTED: Final = 20  # incidents of one finding
 _ON_ITS_PAGE: Final = "the page of its watcher has the findings, at /audit"
 
 
-def _by_severity(found: PeriodicAudit) -> dict[str, int]:
-    return {str(severity): number for severity, number in found.counts.items()}
+def _by_severity(audit: PeriodicAudit) -> dict[str, int]:
+    return {str(severity): number for severity, number in audit.counts.items()}
 
 
 def counts_line(row: dict[str, Any]) -> str:
@@ -61,13 +61,13 @@ def _elsewhere(known: Knowledge) -> list[dict[str, str]]:
     return [] if told is None else [{"what": counts_line(told._asdict()), "why": _ON_ITS_PAGE}]
 
 
-def _worst_first(found: PeriodicAudit, chosen: list[int]) -> list[int]:
-    return sorted(chosen, key=lambda at: found.exposures[at].severity.rank)
+def _worst_first(audit: PeriodicAudit, chosen: list[int]) -> list[int]:
+    return sorted(chosen, key=lambda at: audit.exposures[at].severity.rank)
 
 
-def _row(known: Knowledge, found: PeriodicAudit, at: int) -> dict[str, Any]:
-    row = found.rows[at]
-    incidents = _incidents(known, found, at)
+def _row(known: Knowledge, audit: PeriodicAudit, at: int) -> dict[str, Any]:
+    row = audit.rows[at]
+    incidents = _incidents(known, audit, at)
     return {
         "check": row.check,
         "severity": row.severity,
@@ -97,10 +97,10 @@ def _shown(known: Knowledge, row: AuditRow) -> AuditRow:
     return replace(row, remedies=tuple({**one, "command": None} for one in row.remedies))
 
 
-def _incidents(known: Knowledge, found: PeriodicAudit, at: int) -> list[FittingIncident]:
+def _incidents(known: Knowledge, audit: PeriodicAudit, at: int) -> list[FittingIncident]:
     """The incidents of the last week that fit a finding: those that are known now, and those of the events topic."""
-    latest = explained(found.exposures[at], known.seen.incidents or ())
-    both = {one.incident_id: one for one in (*latest, *(found.fitting[at] if found.fitting is not None else ()))}
+    latest = explained(audit.exposures[at], known.seen.incidents or ())
+    both = {one.incident_id: one for one in (*latest, *(audit.fitting[at] if audit.fitting is not None else ()))}
     return sorted(both.values(), key=lambda one: -one.since_ms)
 
 

@@ -68,10 +68,10 @@ def _overview(known: Knowledge, asked: AskedView) -> TextForm:
     """The open incidents that are meant, one row for each cause; on a wall the sentence is enough."""
     if "wall" in asked.query:
         return TextForm(())
-    found = sections_of(known, filter_of(asked.query))
-    order, lines = found["order"], list[str]()
+    answer = sections_of(known, filter_of(asked.query))
+    order, lines = answer["order"], list[str]()
     for key in order["incidents"]:
-        lines += ["", *incident_lines(found["incidents"][key], known.now_ms, asked.base)]
+        lines += ["", *incident_lines(answer["incidents"][key], known.now_ms, asked.base)]
     if order["more_incidents"]:
         lines += ["", f"and {order['more_incidents']} more incidents: {asked.base}/incidents has all of them"]
     if not lines and filter_of(asked.query) != ALL_INCIDENTS:
@@ -81,20 +81,18 @@ def _overview(known: Knowledge, asked: AskedView) -> TextForm:
 
 def _incidents(known: Knowledge, asked: AskedView) -> TextForm:
     limit, offset = (details.number_below(asked.query.get(key, ""), _FURTHEST) for key in ("limit", "offset"))
-    found = select(known, filter_of(asked.query), min(limit or LISTED, MOST), offset or 0)
-    lines = [f"{counted(found['count'], 'open incident')}, from {found['offset'] + 1}" if found["rows"] else _NONE]
-    for row in found["rows"]:
+    answer = select(known, filter_of(asked.query), min(limit or LISTED, MOST), offset or 0)
+    lines = [f"{counted(answer['count'], 'open incident')}, from {answer['offset'] + 1}" if answer["rows"] else _NONE]
+    for row in answer["rows"]:
         lines += ["", *incident_lines(row, known.now_ms, asked.base)]
-    if found["more"]:
-        lines += [
-            "",
-            f"and {number(found['more'])} more: {asked.base}/incidents?offset={found['offset'] + len(found['rows'])}",
-        ]
+    if answer["more"]:
+        beyond = answer["offset"] + len(answer["rows"])
+        lines += ["", f"and {number(answer['more'])} more: {asked.base}/incidents?offset={beyond}"]
     return TextForm(["", *lines])
 
 
 def _partitions(known: Knowledge, _: AskedView) -> TextForm:
-    found = details.partitions(known)
+    answer = details.partitions(known)
     rows = (
         (
             f"{row['topic']}-{row['partition']}",
@@ -103,13 +101,13 @@ def _partitions(known: Knowledge, _: AskedView) -> TextForm:
             f"open for {duration_text(known.now_ms - row['since_ms'])}",
             f"{_count(row['hidden'])} hidden",
         )
-        for row in found["rows"]
+        for row in answer["rows"]
     )
-    return TextForm(_section("partitions that are held back", rows, found["more"]))
+    return TextForm(_section("partitions that are held back", rows, answer["more"]))
 
 
 def _ended(known: Knowledge, _: AskedView) -> TextForm:
-    found = details.ended(known)
+    answer = details.ended(known)
     rows = (
         (
             _clock(row["since_ms"]),
@@ -118,22 +116,22 @@ def _ended(known: Knowledge, _: AskedView) -> TextForm:
             f"behind {row['holder']}",
             f"{row['how']}, after {duration_text(row['ended_ms'] - row['since_ms'])}",
         )
-        for row in found["rows"]
+        for row in answer["rows"]
     )
-    return TextForm(_section("ended within a day", rows, found["more"]))
+    return TextForm(_section("ended within a day", rows, answer["more"]))
 
 
 def _oldest(known: Knowledge, _: AskedView) -> TextForm:
-    found = details.oldest(known)
+    answer = details.oldest(known)
     rows = (
         (row["name"], row["state"], f"open for {duration_text(known.now_ms - row['since_ms'])}", *row["partitions"][:4])
-        for row in found["rows"]
+        for row in answer["rows"]
     )
-    return TextForm(_section("the oldest open transactions", rows, found["more"]))
+    return TextForm(_section("the oldest open transactions", rows, answer["more"]))
 
 
 def _roots(known: Knowledge, _: AskedView) -> TextForm:
-    found = shared(known)
+    answer = shared(known)
     roots = (
         (
             f"{row['kind']} {row['name']}",
@@ -141,13 +139,13 @@ def _roots(known: Knowledge, _: AskedView) -> TextForm:
             f"in {counted(row['incidents'], 'incident')}, since {_clock(row['since_ms'])}",
             _behind(row),
         )
-        for row in found["roots"]
+        for row in answer["roots"]
     )
-    groups = ((row["name"], row["state"], row["owner"] or "owner not known", _behind(row)) for row in found["groups"])
+    groups = ((row["name"], row["state"], row["owner"] or "owner not known", _behind(row)) for row in answer["groups"])
     return TextForm(
         [
-            *_section("roots of several incidents", roots, found["more_roots"]),
-            *_section("groups that do not get on, or are at risk", groups, found["more_groups"]),
+            *_section("roots of several incidents", roots, answer["more_roots"]),
+            *_section("groups that do not get on, or are at risk", groups, answer["more_groups"]),
         ]
     )
 
@@ -190,15 +188,15 @@ def _watcher(known: Knowledge, _: AskedView) -> TextForm:
 
 
 def _incident(known: Knowledge, asked: AskedView) -> TextForm:
-    found = details.incident(known, asked.rest)
-    if found is None:
+    answer = details.incident(known, asked.rest)
+    if answer is None:
         return _missing("No incident with this id is known here.", details.forgotten(known, asked.rest))
     now_ms = known.now_ms
-    lines = ["", *incident_lines(found, found["ended_ms"] or now_ms, None)]
-    lines += [f"  {found[key]}" for key in ("outcome", "ends") if found.get(key)]
-    if found["ended_ms"] is not None:
-        lines += [f"  it has ended, at {_clock(found['ended_ms'])}"]
-    waits = found["waits"]
+    lines = ["", *incident_lines(answer, answer["ended_ms"] or now_ms, None)]
+    lines += [f"  {answer[key]}" for key in ("outcome", "ends") if answer.get(key)]
+    if answer["ended_ms"] is not None:
+        lines += [f"  it has ended, at {_clock(answer['ended_ms'])}"]
+    waits = answer["waits"]
     lines += ["", "what waits behind it"]
     lines += [f"  {place} stands at {_count(waits['last_stable'])}" for place in waits["places"]]
     lines += [
@@ -207,11 +205,11 @@ def _incident(known: Knowledge, asked: AskedView) -> TextForm:
         for one in waits["groups"]
     ]
     lines += [f"  {one['name']}  waits for offsets of {', '.join(one['partitions'])}" for one in waits["waiting"]]
-    if (after := found["next_holder"]) is not None:
+    if (after := answer["next_holder"]) is not None:
         lines += [f"  if you end it: {after['name']} is the next, from {number(after['start'])}"]
-    lines += _section("its life", ((_clock(one["at_ms"]), one["status"], one["text"]) for one in found["life"]))
-    lines += [line for look in _looks(found["proof"]) for line in look]
-    return TextForm([*lines, *_section("facts", _facts(found["facts"]))])
+    lines += _section("its life", ((_clock(one["at_ms"]), one["status"], one["text"]) for one in answer["life"]))
+    lines += [line for look in _looks(answer["proof"]) for line in look]
+    return TextForm([*lines, *_section("facts", _facts(answer["facts"]))])
 
 
 def _looks(proof: Row | None) -> Iterator[list[str]]:
@@ -232,26 +230,26 @@ def _partition(known: Knowledge, asked: AskedView) -> TextForm:
     at_number = details.number_below(index, 1 << 31)
     if at_number is None or not is_topic_name(topic):
         return _missing("This is not a partition: an address of a partition is /partition/TOPIC/NUMBER.", None)
-    found = details.partition(known, TopicPartition(topic, at_number))
+    answer = details.partition(known, TopicPartition(topic, at_number))
     place = f"{topic}-{at_number}"
-    if not found["incidents"] and found["is_watched"] is not True:
-        what = "is not watched, or does not exist" if found["is_watched"] is False else "may not be watched"
-        return _missing(f"{place} {what}. Nothing is known about it.", found["look"], is_known=True)
-    nothing = "Nothing is known about it" if found["is_unproven"] else "No incident is open here"
-    lines = ["", f"{place}: {counted(len(found['incidents']), 'incident') if found['incidents'] else nothing}"]
-    lines += [f"  watched: {found['watched']}"]
-    lines += [f"  last stable offset {_count(found['last_stable'])}, end {_count(found['end'])}"]
-    lines += [f"  hidden from readers: {_count(found['hidden'])}"]
-    lines += [f"  {found['look']}"] if found["look"] is not None else []
-    for row in found["incidents"]:
+    if not answer["incidents"] and answer["is_watched"] is not True:
+        what = "is not watched, or does not exist" if answer["is_watched"] is False else "may not be watched"
+        return _missing(f"{place} {what}. Nothing is known about it.", answer["look"], is_known=True)
+    nothing = "Nothing is known about it" if answer["is_unproven"] else "No incident is open here"
+    lines = ["", f"{place}: {counted(len(answer['incidents']), 'incident') if answer['incidents'] else nothing}"]
+    lines += [f"  watched: {answer['watched']}"]
+    lines += [f"  last stable offset {_count(answer['last_stable'])}, end {_count(answer['end'])}"]
+    lines += [f"  hidden from readers: {_count(answer['hidden'])}"]
+    lines += [f"  {answer['look']}"] if answer["look"] is not None else []
+    for row in answer["incidents"]:
         lines += ["", *incident_lines(row, known.now_ms, asked.base)]
     held = (
         (number(one["start"]), one["name"], one["state"], f"open for {duration_text(known.now_ms - one['since_ms'])}")
-        for one in found["holders"]
+        for one in answer["holders"]
     )
     groups = (
         (one["name"], one["state"].replace("_", " "), f"lag {_count(one['lag'])}", f"really {_count(one['behind'])}")
-        for one in found["groups"]
+        for one in answer["groups"]
     )
     return TextForm([*lines, *_section("open here, in order", held), *_section("groups", groups)])
 
@@ -266,20 +264,20 @@ def _producer(known: Knowledge, asked: AskedView) -> TextForm:
     return _client(known, asked, details.producer(known, ProducerId(wanted)) if wanted is not None else None, None)
 
 
-def _client(known: Knowledge, asked: AskedView, found: Row | None, look: str | None) -> TextForm:
-    if found is None:
+def _client(known: Knowledge, asked: AskedView, answer: Row | None, look: str | None) -> TextForm:
+    if answer is None:
         return _missing("Nothing is known under this id: it does not exist, or has nothing open for 2 s.", look)
-    lines = ["", found["name"] or "no transactional id is known"]
-    lines += [f"  producer ids: {', '.join(map(str, found['producer_ids']))}"]
-    lines += [f"  call {_who(found['owner'])}" if found["owner"] is not None else f"  {found['no_owner']}"]
-    for one in found["open"]:
+    lines = ["", answer["name"] or "no transactional id is known"]
+    lines += [f"  producer ids: {', '.join(map(str, answer['producer_ids']))}"]
+    lines += [f"  call {_who(answer['owner'])}" if answer["owner"] is not None else f"  {answer['no_owner']}"]
+    for one in answer["open"]:
         where = ", ".join(f"{span['topic']}-{span['partition']} from {number(span['start'])}" for span in one["spans"])
         lines += [f"  {one['state']}, open for {duration_text(known.now_ms - one['since_ms'])}: {where}"]
-    if found["row"] is not None:
-        lines += ["", *incident_lines(found["row"], known.now_ms, asked.base)]
+    if answer["row"] is not None:
+        lines += ["", *incident_lines(answer["row"], known.now_ms, asked.base)]
     rows = (
         (_clock(one["since_ms"]), one["verdict"], one["text"], f"{asked.base}/incident/{one['id']}")
-        for one in found["incidents"]
+        for one in answer["incidents"]
     )
     return TextForm([*lines, *_section("its incidents", rows)])
 
@@ -316,12 +314,12 @@ def incident_lines(row: Row, now_ms: TimestampMs, base: str | None) -> Iterator[
 
 
 def _hidden(row: Row, now_ms: TimestampMs) -> str:
-    found = row.get("fold") or row
-    if found["hidden"] is None:
+    shown = row.get("fold") or row
+    if shown["hidden"] is None:
         return "not known"
     at_ms = None if row.get("fold") is not None else row["hidden_at_ms"]
     age = f", {duration_text(now_ms - at_ms)} ago" if at_ms is not None else ""
-    return f"{'at least ' if found['hidden_is_least'] else ''}{counted(found['hidden'], 'record')}{age}"
+    return f"{'at least ' if shown['hidden_is_least'] else ''}{counted(shown['hidden'], 'record')}{age}"
 
 
 def _hurt(row: Row) -> str:
