@@ -22,6 +22,14 @@ from txnwatch_demo.command import STEPS
 ROOT = Path(__file__).parents[2]
 BUILD_S = DEMO_S = 300.0
 EPOCH_S = 1_700_000_000
+IMPORT_ALL = """
+import importlib, pkgutil, txnwatch, txnwatch_demo
+for package in (txnwatch, txnwatch_demo):
+    names = [package.__name__, *(one.name for one in pkgutil.walk_packages(package.__path__, package.__name__ + "."))]
+    for name in names:
+        if not name.endswith("__main__"):
+            print(name, importlib.import_module(name).__file__)
+"""
 
 
 def built(tree: Path, output: Path, zone: str, umask: int) -> dict[str, Path]:
@@ -134,6 +142,17 @@ def test_without_the_second_wheel_the_demo_ends_with_one_line(wheel: Path, tmp_p
     assert (shown.returncode, shown.stdout, shown.stderr) == (2, "", expected)
 
 
+def test_each_module_of_the_wheels_can_be_imported(wheel: Path, demo_wheel: Path, tmp_path: Path) -> None:
+    shown = run((wheel, demo_wheel), tmp_path, "-c", IMPORT_ALL)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    modules = {path.relative_to(one) for one in (wheel, demo_wheel) for path in one.rglob("*.py")}
+    imported = {line.partition(" ")[0]: line.partition(" ")[2] for line in shown.stdout.splitlines()}
+    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in modules}
+    assert imported.keys() == {name for name in names if not name.endswith("__main__")}
+    assert [name for name, place in imported.items() if not Path(place).is_relative_to(wheel.parents[0])] == []
+
+
+@pytest.mark.long
 def test_the_demo_of_the_wheels_observes_every_step(wheel: Path, demo_wheel: Path, tmp_path: Path) -> None:
     wheels = (wheel, demo_wheel)
     (tmp_path / "random.py").write_text("raise ImportError('a file of the user')")
