@@ -206,9 +206,6 @@ def test_the_alert_of_a_watcher_that_is_away_is_one_for_each() -> None:
     assert "$labels.instance" in absent["annotations"]["summary"]
 
 
-PROMTOOL = (("check", ""), ("test", "_test"))
-
-
 def test_the_alert_about_exposures_is_in_a_file_of_its_own() -> None:
     (group,) = yaml.safe_load((DEPLOY / "prometheus" / "exposures.yaml").read_text())["groups"]
     (rule,) = group["rules"]
@@ -220,14 +217,12 @@ def test_the_alert_about_exposures_is_in_a_file_of_its_own() -> None:
 
 
 def test_promtool_agrees() -> None:
-    promtool, files = tool("promtool"), ("rules", "exposures")
-    for command, file in ((command, f"{file}{end}.yaml") for file in files for command, end in PROMTOOL):
-        done = subprocess.run(
-            [promtool, command, "rules", str(DEPLOY / "prometheus" / file)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    promtool, files = tool("promtool"), DEPLOY / "prometheus"
+    rules = [str(files / name) for name in ("rules.yaml", "exposures.yaml")]
+    tests = sorted(map(str, files.glob("*_test.yaml")))
+    assert len(tests) == 3
+    for command, named in (("check", rules), ("test", tests)):
+        done = subprocess.run([promtool, command, "rules", *named], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
