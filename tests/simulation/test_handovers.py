@@ -64,7 +64,7 @@ PLANTED: dict[str, tuple[str, Callable[[], Any], int]] = {
     "the gate is always open": ("SILENT", _planted(RunningLedger, "ways", _always_speaks), 0),
     "what is found in silence is dropped": ("LOST", _planted(UntoldIncidents, "keep", _nothing), 0),
     "a record of another writer is left": ("FORGED", _planted(UntoldIncidents, "mark", _nothing), 9),
-    "the pause between two answers does not grow": ("ARGUING", _planted(untold, "LONGEST_PAUSE_MS", 0), 125),
+    "the pause between two answers does not grow": ("ARGUING", _planted(untold, "LONGEST_PAUSE_MS", 0), 139),
     "the take-over drops open incidents": ("TWICE", _planted(Book, "adopt", _nothing), 0),
     "what was never on the topic is told as a change": (
         "NOT OPENED",
