@@ -55,7 +55,7 @@ class Speaking:
     Attributes:
         speaks: the last answer.
         is_alone: whether that is what the coordinator has answered.
-        doubts: how often this instance was not alone, and is now.
+        doubts: how often it has answered again while this instance spoke.
     """
 
     speaks: bool = False
@@ -75,8 +75,8 @@ class Speaking:
         """
         was_stopped = self._looked_ms is None or now_ms - self._looked_ms > SESSION_MS
         self._looked_ms = now_ms
-        was_alone, self.is_alone = self.is_alone, lease is not LeaseView.UNKNOWN
-        self.doubts += self.is_alone and not was_alone
+        was_in_doubt, self.is_alone = self.speaks and not self.is_alone, lease is not LeaseView.UNKNOWN
+        self.doubts += self.is_alone and was_in_doubt
         if lease is not LeaseView.UNKNOWN:
             self.speaks, self._heard_ms = lease is LeaseView.HELD, now_ms
         elif was_stopped:

@@ -10,6 +10,7 @@ from support.fake_lease import FakeLease
 from support.incidents import an_update
 from support.pair_of_ledgers import Pair
 from txnwatch.sinks.incidents.group_lease import SpeakerGate
+from txnwatch.state.incidents.speaking import SILENT, WHOLE
 from txnwatch.state.model.findings import SpanCandidate
 
 KNOWN, UNKNOWN = ("abort", "one"), ("unknown", None)
@@ -88,7 +89,11 @@ def test_a_speaker_that_the_coordinator_has_named_hears_no_outcome(pair: Pair) -
 def test_once_the_coordinator_answers_again_another_instance_may_have_spoken() -> None:
     lease = FakeLease()
     gate = SpeakerGate(lease, FakeLease, lambda _: None, lambda: 0.0)
+    lease.is_answering = False
+    assert gate.role() == SILENT, "it has joined no group yet"
+    lease.is_answering = True
     before = gate.role()
+    assert before == WHOLE
     lease.is_answering = False
     away = gate.role()
     lease.is_answering = True
