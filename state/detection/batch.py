@@ -84,10 +84,8 @@ class Batch:
         self.throttled: list[Throttled] = sorts[Throttled]
         self.data_read: list[DataRead] = sorts[DataRead]
         self.gone: list[TransactionalIdGone] = sorts[TransactionalIdGone]
-        self.for_one: tuple[ProducerSeen | TransactionSeen, ...] = (
-            *sorted(sorts[ProducerSeen], key=_place_of_range),
-            *sorted(sorts[TransactionSeen], key=_place_of_record),
-        )
+        self.ranges: list[ProducerSeen] = sorted(sorts[ProducerSeen], key=_place_of_range)
+        self.records: list[TransactionSeen] = sorted(sorts[TransactionSeen], key=_place_of_record)
 
     @property
     def for_awaited(self) -> tuple[PartitionNotice, ...]:
@@ -432,11 +430,10 @@ class LogReadings:
         """The number of the reading."""
         return self._numbers.get(log, 0)
 
-    def in_reading(self, seen: TransactionSeen, barrier: Barrier) -> TransactionSeen:
-        """The fact, with the number of its log partition's reading and the time at which it was seen."""
-        log, since_ms = seen.view.log, first_listed_ms(seen.view, barrier)
-        view = replace(seen.view, reading=self.number(log), since_ms=since_ms, reign=self._reigns.get(log))
-        return replace(seen, view=view)
+    def in_reading(self, view: CoordinatorView, log: TopicPartition, barrier: Barrier) -> CoordinatorView:
+        """What a record shows, with the number of its log partition's reading and the time at which it was seen."""
+        reading, reign = self._numbers.get(log, 0), self._reigns.get(log)
+        return replace(view, reading=reading, since_ms=first_listed_ms(view, barrier), reign=reign)
 
     def pass_over(self, view: CoordinatorView) -> None:
         """Records a hole for a record that is skipped: never carry the known state of its id across it."""

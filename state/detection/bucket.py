@@ -10,7 +10,7 @@ only those producers due that it can concern (`take_clocks`). Only a change of t
 
 Law: a barrier evaluates every producer for which it would find something new. So a hang is a candidate at the first
 barrier that completes its proof. Only what follows a finding about the same span or transaction waits for a pause
-(`repeat_max_ms`, `two_phase_check_ms`). The open list (open_transactions.py) is for users: no evaluation depends on it.
+(`repeat_max_ms`, `two_phase_check_ms`). The open list (open_transactions.py) is for users: no finding depends on it.
 
 A batch makes at most one read and one write of the store per producer that it touches. Facts about a partition go to
 the producers that are open there (`awaited`).
@@ -44,10 +44,19 @@ from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerS
 from txnwatch.state.detection.open_transactions import UNOWNED, ends_to_emit, must_emit, oldest, reportable
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.reading import UNREAD, Lack, unread_in
-from txnwatch.state.detection.span import Step, after_change_of_scan, described_open, doubted, not_described, not_there
-from txnwatch.state.detection.view import forget_unseen
+from txnwatch.state.detection.span import (
+    Step,
+    after_change_of_scan,
+    after_range,
+    described_open,
+    doubted,
+    leaves_nothing,
+    not_described,
+    not_there,
+)
+from txnwatch.state.detection.view import after_records, forget_unseen
 from txnwatch.state.model.clocks import Clock
-from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen
+from txnwatch.state.model.facts import Barrier, Fact, NoticeKind
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusReason,
@@ -161,25 +170,37 @@ def apply_to_awaited(run: BucketBatch) -> None:
 
 
 def apply_to_one(run: BucketBatch) -> None:
-    """Applies each fact that names a producer, in the order of the logs.
+    """Applies each fact that names a producer: the data, then the coordinators' log, each in the order of its log.
 
     Assumes that notices are applied, and that `before` and `logs` are those of this batch.
     """
-    barrier, loaded, before, logs = run.batch.barrier, run.loaded, run.before, run.logs
-    for seen in run.batch.for_one:
-        if isinstance(seen, ProducerSeen):
-            read_since, is_consecutive = before.whole_at(seen.partition), seen.partition not in before.unread
-            loaded.apply(seen.producer_id, seen, barrier.number, is_consecutive=is_consecutive, read_since=read_since)
+    _apply_ranges(run)
+    _apply_records(run)
+
+
+def _apply_ranges(run: BucketBatch) -> None:
+    """What has begun and ended in the ranges of a batch leaves nothing, and its producer is not loaded for it."""
+    barrier, loaded, before = run.batch.barrier, run.loaded, run.before
+    for seen in run.batch.ranges:
+        if leaves_nothing(seen) and not loaded.awaits(seen.producer_id):
             continue
+        at, producer = seen.partition, loaded.load(seen.producer_id)
+        read_since, is_consecutive = before.whole_at(at), at not in before.unread
+        loaded.take(after_range(producer, seen, barrier.number, is_consecutive=is_consecutive, read_since=read_since))
+
+
+def _apply_records(run: BucketBatch) -> None:
+    barrier, loaded, before, logs = run.batch.barrier, run.loaded, run.before, run.logs
+    for seen in run.batch.records:
         if seen.is_past and not loaded.awaits(seen.producer_id):
             logs.pass_over(seen.view)
             continue
-        log, fact = seen.view.log, logs.in_reading(seen, barrier)
+        log, producer = seen.view.log, loaded.load(seen.producer_id)
+        view = logs.in_reading(seen.view, log, barrier)
         if log not in before.again:
-            loaded.time(fact)
-        prior = loaded.load(seen.producer_id).view
-        is_consecutive = log not in before.unread and not logs.is_before_hole(prior)
-        loaded.apply(seen.producer_id, fact, barrier.number, is_consecutive=is_consecutive)
+            loaded.time(producer.view, view, seen)
+        is_consecutive = log not in before.unread and not logs.is_before_hole(producer.view)
+        loaded.take(after_records(producer, seen, view, barrier.number, is_consecutive=is_consecutive))
 
 
 def end_ids(run: BucketBatch) -> None:
@@ -256,7 +277,7 @@ def take_clocks_and_settings(run: BucketBatch) -> None:
 
 
 def evaluate(run: BucketBatch) -> None:
-    """Evaluates every producer that is due or has changed: its findings, its places, and when it is due next.
+    """Evaluates every producer that is due or has changed: its findings, its place, and when it is due next.
 
     Assumes that everything of the batch is applied, because the barrier counts last, and that `due` and `context` are
     those of this barrier.
@@ -269,9 +290,9 @@ def evaluate(run: BucketBatch) -> None:
             loaded.take(judge(producer, context))
             producer = loaded.touched[producer_id]
             next_ms = due_ms(producer, context)
-        loaded.follow(producer, context)
+        listable_ms = loaded.follow(producer, context)
         if producer.is_awaited:
-            agenda.put(producer_id, next_ms)
+            agenda.put(producer_id, min(next_ms, listable_ms))
         else:
             agenda.drop(producer_id)
 

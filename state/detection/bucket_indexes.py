@@ -226,11 +226,11 @@ class Agenda(Mapping[ProducerId, TimestampMs]):
 # Indexes of the open producers, for the places of the open list: by age, and by the lowest open data.
 #
 # `OpenAges` has producers by age. `LowestData` has the producer with the lowest open start of each partition: if any
-# producer of this bucket holds the last stable offset of a partition, it is that one. `HolderIndex` has those by age.
+# listable producer of this bucket holds the last stable offset of a partition, it is that one. `HolderIndex` has those
+# by age. They have listable producers only; and the last two are only in a bucket with more of these than places.
 #
-# Only a bucket with more open producers than places has these indexes. A broker's clock may be ahead of ours by an
-# amount that changes. So the starts that one log partition has stamped have a heap of their own. A search merges the
-# heaps.
+# A broker's clock may be ahead of ours by an amount that changes. So the starts that one log partition has stamped have
+# a heap of their own. A search merges the heaps.
 
 _SPARE = 64  # old entries that the heaps may have before they are rebuilt
 _Heap = list[tuple[TimestampMs, ProducerId]]
@@ -263,7 +263,7 @@ def age_of(producer: ProducerState, context: BarrierContext) -> Age:
     view = producer.view
     if view is None or not view.is_live:
         return Age(_data_start_ms(producer), producer.producer_id)
-    begun_ms = _start_ms(view) - _ahead_ms(view.log, context)
+    begun_ms = _start_ms(view) - context.ahead_ms(view)
     return Age(min(begun_ms, _data_start_ms(producer)) if producer.spans else begun_ms, producer.producer_id)
 
 
@@ -277,7 +277,7 @@ def _start_ms(view: CoordinatorView) -> TimestampMs:
 
 
 class OpenAges:
-    """The open producers by their starts.
+    """The listable producers by their starts.
 
     Entries of the heaps that differ from the known starts are old, and are dropped when they reach the top.
     """
@@ -293,6 +293,18 @@ class OpenAges:
         """How many entries the heaps have, with the old ones."""
         return self._entries
 
+    @property
+    def producers(self) -> int:
+        """How many producers it has."""
+        return len(self._starts)
+
+    def take(self, producer: ProducerState) -> None:
+        """Adds a producer, changes its starts, or removes it if it is not listable."""
+        if producer.is_listable:
+            self.put(producer.producer_id, starts_of(producer))
+        else:
+            self.drop(producer.producer_id)
+
     def put(self, producer_id: ProducerId, starts: tuple[Start, ...]) -> None:
         """Adds a producer with its starts, or changes them."""
         if self._starts.get(producer_id) == starts:
@@ -305,13 +317,11 @@ class OpenAges:
             self._rebuild()
 
     def drop(self, producer_id: ProducerId) -> None:
-        """Removes a producer that has nothing open."""
+        """Removes a producer that is not listable."""
         self._starts.pop(producer_id, None)
 
-    def oldest(
-        self, count: int, context: BarrierContext, *, without: Container[ProducerId], before: Age | None = None
-    ) -> list[Age]:
-        """The `count` oldest producers that are not in `without` and are before `before`, oldest first."""
+    def oldest(self, count: int, context: BarrierContext, *, without: Container[ProducerId]) -> list[Age]:
+        """The `count` oldest producers that are not in `without`, oldest first."""
         found: dict[ProducerId, Age] = {}
         popped: set[tuple[Start, ProducerId]] = set()
         for age, start in self._pop_by_age(context):
@@ -321,8 +331,6 @@ class OpenAges:
                 self._entries -= 1
                 continue
             popped.add(entry)
-            if before is not None and age >= before:
-                break
             if producer_id not in without:
                 found.setdefault(producer_id, age)
                 if len(found) == count:
@@ -451,7 +459,8 @@ class HolderIndex:
 
     def put(self, producer: ProducerState, known: Callable[[ProducerId], ProducerState]) -> None:
         """Changes the places of a producer. `known` is asked for those that come after it, or before it, on them."""
-        places = tuple(PartitionOffset(at, span.start_offset) for at, span in producer.spans.items())
+        open_at = producer.spans.items() if producer.is_listable else ()
+        places = tuple(PartitionOffset(at, span.start_offset) for at, span in open_at)
         moved = self._lowest.put(producer.producer_id, places)
         if producer.producer_id in self._lowest:
             moved.add(producer.producer_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from txnwatch.state.detection.broker_clocks import Clocks
-from txnwatch.state.detection.bucket_indexes import Agenda, Awaited, HolderIndex, OpenAges, places_of, starts_of
+from txnwatch.state.detection.bucket_indexes import Agenda, Awaited, HolderIndex, OpenAges, places_of
 from txnwatch.state.detection.reading import READ_WHOLE, Lack, Reading, Standing
 from txnwatch.state.model.findings import OpenTransaction, OpenTransactions
 from txnwatch.state.model.transaction import ProducerState
@@ -53,8 +53,8 @@ class BucketState(SharedState):
             that is not here is read to its listed end.
         number: the number of this bucket.
         awaited: the index of the producers on the agenda; None until it is used.
-        ages: the same producers by age; None while `followed` has a place for each, and until it is used.
-        holders: those with the lowest open start of a partition by age; None as `ages`.
+        ages: those of them that are listable, by age; None until it is used.
+        holders: those with the lowest open start of a partition by age; None while `followed` has a place for each.
         shown: the open list of which `open_list_digest` is the digest, if it was made in this process.
         barrier: the last barrier evaluated in this process, None before the first; the same one again is another
             attempt.
@@ -112,7 +112,7 @@ class BucketState(SharedState):
         if self.awaited is not None:
             self.awaited.put(producer.producer_id, places_of(producer))
         if self.ages is not None:
-            self.ages.put(producer.producer_id, starts_of(producer))
+            self.ages.take(producer)
 
     def unindex(self, producer_id: ProducerId) -> None:
         """Removes a producer that has nothing open from the indexes."""

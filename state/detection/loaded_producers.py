@@ -8,32 +8,32 @@ because every loaded producer is evaluated at the barrier.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
-from heapq import nsmallest
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from txnwatch.state.detection.broker_clocks import dated
-from txnwatch.state.detection.bucket_indexes import Age, Awaited, HolderIndex, OpenAges, places_of, starts_of
+from txnwatch.state.detection.bucket_indexes import Age, Awaited, HolderIndex, OpenAges, age_of, places_of
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import (
     follow,
     free_places,
     holders,
     keep_oldest,
+    listable_at,
     state_of,
     youngest_followed,
 )
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.span import Step
-from txnwatch.state.detection.view import ProducerFact, apply, is_newer, is_of_another_id, is_shared
+from txnwatch.state.detection.view import apply, is_newer, is_of_another_id, is_shared
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import Barrier, PartitionNotice, TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.findings import Finding, StrayWrite
-from txnwatch.state.model.transaction import ProducerState
-from txnwatch.state.model.values import NO_BARRIER, BarrierNumber, ProducerId
+from txnwatch.state.model.transaction import CoordinatorView, ProducerState
+from txnwatch.state.model.values import NEVER_MS, BarrierNumber, ProducerId, TimestampMs
 
 
 class ProducerStore(Protocol):
@@ -57,7 +57,6 @@ class LoadedProducers:
         self._stored: dict[ProducerId, ProducerState] = {}
         self.touched: dict[ProducerId, ProducerState] = {}
         self.ended = Tally()
-        self._too_young: list[Age] = []
 
     @cached_property
     def _youngest(self) -> Age | None:
@@ -105,63 +104,60 @@ class LoadedProducers:
         if step.emitted:
             self.emitted.extend(step.emitted)
 
-    def apply(
-        self,
-        producer_id: ProducerId,
-        fact: ProducerFact,
-        barrier_number: BarrierNumber,
-        *,
-        is_consecutive: bool = True,
-        read_since: BarrierNumber = NO_BARRIER,
-    ) -> None:
-        """Applies one fact to one producer."""
-        producer = self.load(producer_id)
-        self.take(apply(producer, fact, barrier_number, is_consecutive=is_consecutive, read_since=read_since))
-
     def apply_to_concerned(
         self, facts: Iterable[PartitionNotice | TransactionalIdGone], barrier_number: BarrierNumber
     ) -> None:
         """Applies facts that name no producer to the producers that they concern."""
         for fact in facts:
             for producer_id in self.awaited.concerned_by(fact):
-                self.apply(producer_id, fact, barrier_number)
+                self.take(apply(self.load(producer_id), fact, barrier_number))
 
-    def time(self, fact: TransactionSeen) -> None:
+    def time(self, prior: CoordinatorView | None, view: CoordinatorView, fact: TransactionSeen) -> None:
         """Collects completion times, before the fact is applied; not for a log partition that is read again."""
-        prior = self.load(fact.producer_id).view
-        if is_of_another_id(prior, fact.view):
+        if is_of_another_id(prior, view) or not (fact.ended or fact.first_end):
             return
-        if prior is None or (is_newer(prior, fact.view) and prior.reading == fact.view.reading):
+        if prior is None or (is_newer(prior, view) and prior.reading == view.reading):
             self.ended.add(fact.ended)
             if prior is not None and fact.first_end is not None:
                 self.ended.finish(prior, fact.first_end)
 
-    def follow(self, producer: ProducerState, context: BarrierContext) -> None:
-        """Counts the producer by its state, and keeps it in the open list while it has something open."""
-        access = context.policy.coordinator_access
+    def follow(self, producer: ProducerState, context: BarrierContext) -> TimestampMs:
+        """Counts the producer by its state, and keeps it in the open list while it is listable and not too young.
+
+        Returns when it will be listable; NEVER_MS if it is, or has nothing open.
+        """
+        access, followed, youngest = context.policy.coordinator_access, self.bucket.followed, self._youngest
         was, now_is = state_of(self._stored[producer.producer_id], access), state_of(producer, access)
         if was != now_is:
             for state, change in ((was, -1), (now_is, 1)):
                 if state is not None:
                     self.bucket.states[state] = self.bucket.states.get(state, 0) + change
-        age = follow(self.bucket.followed, producer, context, self._youngest)
-        if age is not None:
-            self._too_young.append(age)
+        age = age_of(producer, context) if now_is is not None else None
+        listable_ms = listable_at(now_is, age, context) if now_is is not None and age is not None else NEVER_MS
+        is_listable = listable_ms <= context.now_ms
+        if is_listable != producer.is_listable:
+            producer = self.touched[producer.producer_id] = replace(producer, is_listable=is_listable)
+        if age is None or not is_listable or (youngest is not None and age > youngest):
+            followed.pop(producer.producer_id, None)
+        else:
+            follow(followed, producer, age, context)
+        return NEVER_MS if is_listable else listable_ms
 
     def fill_open_list(self, context: BarrierContext) -> None:
-        """Gives the free places of the open list to open producers without one, and evaluates none."""
-        bucket = self.bucket
-        keep_oldest(bucket.followed)
-        free = free_places(bucket.followed)
-        if free > 0 and len(bucket.followed) < len(bucket.agenda):
-            touched = nsmallest(free, self._too_young)
-            last = touched[-1] if len(touched) == free else None
-            without = bucket.followed.keys() | self.touched.keys()
-            others = self._ages().oldest(free, context, without=without, before=last)
-            for age in nsmallest(free, [*touched, *others]):
-                follow(bucket.followed, self.known(age.producer_id), context)
-        if len(bucket.followed) == len(bucket.agenda):
-            bucket.ages = bucket.holders = None
+        """Gives the free places of the open list to listable producers without one, and evaluates none."""
+        bucket, followed = self.bucket, self.bucket.followed
+        for producer in self.changed:
+            bucket.index(producer)
+        keep_oldest(followed)
+        listable = len(followed)
+        if listable < len(bucket.agenda):
+            ages = self._ages()
+            listable, free = ages.producers, free_places(followed)
+            if free and len(followed) < listable:
+                for age in ages.oldest(free, context, without=followed):
+                    follow(followed, self.known(age.producer_id), age, context)
+        if len(followed) == listable:
+            bucket.holders = None
             bucket.holding.clear()
         elif self.touched:
             self._place_holders(context)
@@ -173,21 +169,22 @@ class LoadedProducers:
             bucket.holders = HolderIndex()
             for producer_id in bucket.agenda:
                 bucket.holders.put(self.known(producer_id), self.known)
-        for producer in self.touched.values():
+        for producer in self.changed:
             bucket.holders.put(producer, self.known)
         placed = holders(bucket.holders, bucket.followed, context)
         for producer_id in bucket.holding.keys() - placed:
             del bucket.holding[producer_id]
         for producer_id in placed:
             if producer_id in self.touched or producer_id not in bucket.holding:
-                follow(bucket.holding, self.known(producer_id), context)
+                producer = self.known(producer_id)
+                follow(bucket.holding, producer, age_of(producer, context), context)
 
     def _ages(self) -> OpenAges:
-        """The index of open producers by age; of those that this batch has touched it may be as of its start."""
+        """The index of listable producers by age."""
         if self.bucket.ages is None:
             self.bucket.ages = OpenAges()
             for producer_id in self.bucket.agenda:
-                self.bucket.ages.put(producer_id, starts_of(self.known(producer_id)))
+                self.bucket.ages.take(self.known(producer_id))
         return self.bucket.ages
 
     def name_strays(self) -> None:
@@ -203,14 +200,13 @@ class LoadedProducers:
             if not (isinstance(finding, StrayWrite) and is_shared(self.touched[finding.producer_id].view))
         ]
 
+    @cached_property
+    def changed(self) -> list[ProducerState]:
+        """The producers that have changed; used first when nothing changes them any more."""
+        stored = self._stored
+        return [one for pid, one in self.touched.items() if one is not stored[pid] and one != stored[pid]]
+
     def store_changes(self) -> None:
         """Writes the producers that have changed."""
-        for producer in self._changed():
+        for producer in self.changed:
             self._store.put(producer)
-            self.bucket.index(producer)
-
-    def _changed(self) -> Iterator[ProducerState]:
-        for producer_id, producer in self.touched.items():
-            stored = self._stored[producer_id]
-            if producer is not stored and producer != stored:
-                yield producer

@@ -4,11 +4,14 @@ The oldest show what may hang. But with many older transactions elsewhere, the o
 a partition is not among them. So there is a second kind of place: for each partition, the transaction with the lowest
 open start in this bucket. If there are too many partitions, the oldest of these transactions have the places.
 
-Law: the list must not cause an evaluation. A producer is added or removed when it is evaluated anyway. Each bucket
-keeps the oldest. When a place gets free, the oldest open producer without a place gets it in the same batch: it is read
-(bucket_indexes.py finds it), but not evaluated. So a list that is not full has everything that is open. The places of
-the second kind are given anew in each batch that has touched a producer. A healthy transaction is over within moments,
-so it is reported from `listed_after_ms` on. Prepare* is reported at once, because it either ends soon or is a problem.
+Law: the list costs nothing for a transaction that is over within moments, as healthy ones are. An open producer is
+*listable*, which means that it has a right to a place, from `listed_after_ms` on. It is evaluated once more then. In
+Prepare*, and without an owner, it is listable at once, because this either ends soon or is a problem. Only what is
+listable is in the indexes of the places (bucket_indexes.py).
+
+A producer is added or removed when it is evaluated. Each bucket keeps the oldest. When a place gets free, the oldest
+listable producer without a place gets it in the same batch: it is read, but not evaluated. So a list that is not full
+has everything that is listable. The places of the second kind are given anew in each batch that has touched a producer.
 The number of transactions in each state is counted exactly, apart from the list. Times are our clock.
 
 The offsets of the partitions that only a census watches come with the list: the end and the last stable offset, which a
@@ -26,7 +29,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from zlib import crc32
 
 from txnwatch.state.detection.batch import Batch, ValidListings
-from txnwatch.state.detection.bucket_indexes import Age, HolderIndex, age_of
+from txnwatch.state.detection.bucket_indexes import Age, HolderIndex
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.model.findings import (
@@ -38,14 +41,22 @@ from txnwatch.state.model.findings import (
     OpenTransactions,
 )
 from txnwatch.state.model.serializer import encode
-from txnwatch.state.model.transaction import ProducerState
-from txnwatch.state.model.values import BarrierNumber, CoordinatorAccess, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.transaction import ProducerState, TransactionState
+from txnwatch.state.model.values import (
+    AT_ONCE,
+    BarrierNumber,
+    CoordinatorAccess,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
 
 FOLLOWED = 128  # per bucket
 HOLDING = 128  # per bucket, beside them
 EMIT_EVERY = 20  # barriers; emitted also if unchanged
 UNOWNED = "unowned"
 OWNER_UNKNOWN = "owner_unknown"
+_AFTER_A_WHILE = frozenset({str(TransactionState.ONGOING), OWNER_UNKNOWN})  # the other states have a right at once
 
 
 def state_of(producer: ProducerState, access: CoordinatorAccess = CoordinatorAccess.LOG) -> str | None:
@@ -67,31 +78,22 @@ def youngest_followed(followed: Mapping[ProducerId, OpenTransaction]) -> Age | N
 
 
 def free_places(followed: Mapping[ProducerId, OpenTransaction]) -> int:
-    """How many more transactions the open list takes; negative if it has too many, `keep_oldest` then removes some."""
+    """How many more transactions the open list takes."""
     return FOLLOWED - len(followed)
 
 
-def follow(
-    followed: dict[ProducerId, OpenTransaction],
-    producer: ProducerState,
-    context: BarrierContext,
-    youngest: Age | None = None,
-) -> Age | None:
-    """Adds the producer to the open list, updates it there, or removes it.
+def listable_at(state: str, age: Age, context: BarrierContext) -> TimestampMs:
+    """From when on an open producer has a right to a place; the barrier of the context or earlier if it has it."""
+    return age.since_ms + context.policy.listed_after_ms if state in _AFTER_A_WHILE else AT_ONCE
 
-    Returns the age of an open transaction that is younger than `youngest` and so has no place, else None. That includes
-    one that had a place and began again: a producer without a place may be older now.
-    """
+
+def follow(
+    followed: dict[ProducerId, OpenTransaction], producer: ProducerState, age: Age, context: BarrierContext
+) -> None:
+    """Adds the producer to the open list, or updates it there."""
     state = state_of(producer, context.policy.coordinator_access)
-    if state is None:
-        followed.pop(producer.producer_id, None)
-        return None
-    age = age_of(producer, context)
-    if youngest is not None and age > youngest:
-        followed.pop(producer.producer_id, None)
-        return age
+    assert state is not None
     followed[producer.producer_id] = _open(producer, state, age.since_ms, _prepared_ms(producer, context))
-    return None
 
 
 def keep_oldest(followed: dict[ProducerId, OpenTransaction]) -> None:
@@ -168,7 +170,7 @@ def _prepared_ms(producer: ProducerState, context: BarrierContext) -> TimestampM
     view = producer.view
     if view is None or not view.is_live or not view.state.is_prepare:
         return None
-    return view.record_timestamp_ms - context.clocks.ahead_ms(view.log, context.now_ms)
+    return view.record_timestamp_ms - context.ahead_ms(view)
 
 
 def _open(

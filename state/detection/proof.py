@@ -233,6 +233,7 @@ class BarrierContext:
     waiting: Counter[str] = field(default_factory=Counter)
     wanted: set[TopicPartition] = field(default_factory=set)
     _thresholds: dict[tuple[TransactionState, DurationMs], tuple[Threshold, ...]] = field(default_factory=dict)
+    _ahead: dict[int, DurationMs] = field(default_factory=dict)
 
     @property
     def now_ms(self) -> TimestampMs:
@@ -250,6 +251,13 @@ class BarrierContext:
         found = self._thresholds.get(kind)
         if found is None:
             found = self._thresholds[kind] = thresholds(view, self.policy, self.scan_interval_ms)
+        return found
+
+    def ahead_ms(self, view: CoordinatorView) -> DurationMs:
+        """How far the clock of the view's coordinator is presumed to be ahead of ours."""
+        found = self._ahead.get(view.log_partition)
+        if found is None:
+            found = self._ahead[view.log_partition] = self.clocks.ahead_ms(view.log, self.now_ms)
         return found
 
     def age_ms(self, view: CoordinatorView) -> DurationMs:

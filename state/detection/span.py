@@ -166,6 +166,11 @@ def ended(
 # Applies facts about a partition to the open span of a producer. Pure; the table of events is above.
 
 
+def leaves_nothing(fact: ProducerSeen) -> bool:
+    """Whether a range changes nothing about a producer without a span on its partition: what it has, it also ends."""
+    return fact.open_offset is None and fact.joined is None
+
+
 def after_range(
     producer: ProducerState,
     fact: ProducerSeen,
@@ -179,6 +184,8 @@ def after_range(
     The range begins at or above the end that the barrier `read_since` listed.
     """
     prior = producer.spans.get(fact.partition)
+    if prior is None and fact.joined is None:  # as usual
+        return Step(_with_span(producer, fact.partition, _opened(fact, barrier_number, read_since)))
     if prior is not None and prior.topic_id == fact.topic_id and is_past(prior, fact):
         return Step(producer)
     emitted: tuple[Finding, ...] = ()
@@ -238,6 +245,8 @@ def after_change_of_scan(producer: ProducerState, barrier: Barrier) -> Step:
 
 def held_between_barriers(producer: ProducerState, held: Container[TopicPartition]) -> ProducerState:
     """Restarts the proof on partitions that a live transaction has held since the last look."""
+    if not producer.spans:
+        return producer
     reopened = {
         partition: changed(span, SpanEvent.HELD_BETWEEN_BARRIERS)
         for partition, span in producer.spans.items()

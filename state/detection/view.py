@@ -392,6 +392,19 @@ def view_of_two(known: CoordinatorView, view: CoordinatorView, *, is_newer: bool
     return replace(follow(None, view, is_consecutive=False), also_used_by=known.transactional_id)
 
 
+def after_records(
+    producer: ProducerState,
+    seen: TransactionSeen,
+    view: CoordinatorView,
+    barrier_number: BarrierNumber,
+    *,
+    is_consecutive: bool,
+) -> Step:
+    """The producer after what a range has about its id; `view` is that of the fact, in its reading of the log."""
+    held = held_between_barriers(producer, seen.held)
+    return after_record(held, view, barrier_number, seen.decided, is_consecutive=is_consecutive)
+
+
 def after_record(
     producer: ProducerState,
     view: CoordinatorView,
@@ -426,6 +439,8 @@ def _has_older_data(producer: ProducerState, view: CoordinatorView, barrier_numb
 
     Each batch lists the coordinators' log after the data. So this record was not in the log when the data was.
     """
+    if not producer.spans:
+        return False
     known = producer.view.producer_epoch if producer.view is not None else -1
     lowest = view.data_epoch if view.data_epoch is not None else view.producer_epoch
     return any(
@@ -488,6 +503,8 @@ def _moved(
     if prior.is_live:
         let_go = prior.participants - (view.participants if view.is_live else frozenset())
         producer = held_between_barriers(producer, let_go)
+    if not producer.emissions:
+        return Step(ProducerState(producer.producer_id, producer.spans, view))
     is_same = end is None and view.start_ms == prior.start_ms
     emissions = dict(producer.emissions)
     emitted: list[Finding] = []
@@ -571,8 +588,7 @@ def apply(
         case ProducerSeen():
             return after_range(producer, fact, barrier_number, is_consecutive=is_consecutive, read_since=read_since)
         case TransactionSeen():
-            held = held_between_barriers(producer, fact.held)
-            return after_record(held, fact.view, barrier_number, fact.decided, is_consecutive=is_consecutive)
+            return after_records(producer, fact, fact.view, barrier_number, is_consecutive=is_consecutive)
         case TransactionalIdGone():
             return _after_tombstone(producer, fact)
         case PartitionNotice(partition=partition) if partition.topic == TRANSACTION_STATE_TOPIC:

@@ -306,6 +306,8 @@ class ProducerState(ModelValue, frozen=True):
 
     `begun` is the Ongoing record of a transaction with a verdict about Ongoing, while the log shows Prepare*. This is
     not final, so the verdict has not ended.
+
+    `is_listable` is whether it had a right to a place in the open list when it was last evaluated.
     """
 
     producer_id: ProducerId
@@ -313,6 +315,7 @@ class ProducerState(ModelValue, frozen=True):
     view: CoordinatorView | None = None
     emissions: dict[str, Emission] = field(default_factory=dict)
     begun: CoordinatorView | None = None
+    is_listable: bool = False
 
     @property
     def is_awaited(self) -> bool:

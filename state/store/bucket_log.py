@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Protocol, TypeVar, get_type_hints
 
-from txnwatch.state.detection.bucket_indexes import Awaited
+from txnwatch.state.detection.bucket_indexes import Awaited, OpenAges
 from txnwatch.state.detection.bucket_state import BucketState, SharedState
 from txnwatch.state.detection.reading import Reading
 from txnwatch.state.model.errors import CheckpointError
@@ -130,7 +130,7 @@ class KeptBucket:
     """
 
     def __init__(self, number: int) -> None:
-        self.bucket = BucketState(number=number, awaited=Awaited())
+        self.bucket = BucketState(number=number, awaited=Awaited(), ages=OpenAges())
         self._sequence = 0
         self._tokens: list[bytes] = []
         self._rows: dict[ProducerId, bytes] = {}

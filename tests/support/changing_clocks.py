@@ -14,6 +14,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from unittest import mock
 
+from msgspec.structs import replace
+
 from support.facts import NAME, START_MS, TOPIC_IDS, DictStore, a_marker, notice, seen, transaction
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection.bucket import Concerned
@@ -247,4 +249,5 @@ class Differential:
 
 
 def _decoded(store: DictStore) -> dict[int, object]:
-    return {producer_id: decode_producer(row) for producer_id, row in store.rows.items()}
+    """The producers, without what only the open list uses, because that is as of their last evaluation."""
+    return {one: replace(decode_producer(row), is_listable=False) for one, row in store.rows.items()}

@@ -239,9 +239,10 @@ class Kept:
     bucket: BucketState = field(default_factory=BucketState)
     store: DictStore = field(default_factory=DictStore)
     number: int = 0
+    step_ms: int = 500
 
     def batch(self, *facts: Fact, **changes: Any) -> list[Finding]:
         self.number += 1
-        now_ms = START_MS + 500 * self.number
+        now_ms = START_MS + self.step_ms * self.number
         barrier = Barrier(self.number, now_ms - 1, now_ms, **changes)
         return process(self.bucket, self.store, [*facts, barrier], DetectionPolicy(), reports_partitions=True)

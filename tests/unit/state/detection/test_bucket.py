@@ -13,6 +13,7 @@ from support.facts import (
     PRODUCER,
     BucketRun,
     DictStore,
+    Kept,
     a_marker,
     census,
     log_notice,
@@ -66,7 +67,7 @@ def test_a_producer_is_read_once_and_written_once_in_a_batch() -> None:
 
 
 def test_a_barrier_touches_no_producer_that_is_covered_or_idle() -> None:
-    run = BucketRun(step_ms=1)
+    run = Kept(step_ms=1)
     for producer_id in range(100):
         run.batch(
             transaction(producer_id, S.ONGOING, ORDERS, producer_id=producer_id),
@@ -81,6 +82,12 @@ def test_a_barrier_touches_no_producer_that_is_covered_or_idle() -> None:
     run.batch()
     assert (run.store.reads, run.store.writes) == (0, 0)
     assert len(run.bucket.agenda) == 50
+
+
+def test_data_that_has_begun_and_ended_in_one_range_loads_no_producer() -> None:
+    run = BucketRun()
+    run.batch(seen(0, 10, data=5, marker=a_marker(7)))
+    assert (run.store.reads, run.store.writes) == (0, 0)
 
 
 def test_an_unchanged_producer_is_not_written() -> None:

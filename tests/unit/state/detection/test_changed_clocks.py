@@ -34,6 +34,7 @@ class Watched:
         self.leaders, self.policy = dict(leaders), DetectionPolicy()
         self.emitted: list[Finding] = []
         self.batch(*(self._young(number) for number in range(LOGS * OF_EACH_LOG)))
+        self.batch(after_ms=self.policy.listed_after_ms)  # they are listable from here on
 
     def _young(self, number: int) -> Fact:
         begun_ms, name = self.now_ms, f"app-{number}"

@@ -108,7 +108,7 @@ def test_a_holder_that_becomes_one_of_the_oldest_has_one_place() -> None:
     run.batch(*(fact for number in range(OLD) for fact in ends(number, ELSEWHERE[number % len(ELSEWHERE)], 5_000)))
     assert run.bucket.followed.keys() == {FIRST, SECOND, THIRD}
     assert run.bucket.holding == {}
-    assert run.bucket.ages is run.bucket.holders is None
+    assert run.bucket.holders is None
 
 
 def test_a_bucket_lists_no_more_than_the_places_of_both_kinds() -> None:

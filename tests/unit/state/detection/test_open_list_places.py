@@ -137,7 +137,8 @@ def test_the_place_of_a_transaction_is_free_however_it_ends(
 
 def test_of_thousands_that_began_at_once_each_gets_a_place_in_turn() -> None:
     run, many, ending = Kept(), 2_000, 125
-    run.batch(*(transaction(1, S.ONGOING, producer_id=number, timeout_ms=900_000) for number in range(many)))
+    begun: dict[str, Any] = {"timeout_ms": 900_000, "start_ms": START_MS - 10_000}
+    run.batch(*(transaction(1, S.ONGOING, producer_id=number, **begun) for number in range(many)))
     for first in range(0, many, ending):
         assert run.bucket.followed.keys() == set(range(first, min(first + FOLLOWED, many)))
         run.batch(
@@ -173,13 +174,17 @@ def test_a_place_that_gets_free_costs_no_evaluation() -> None:
     assert run.store.reads == reads + 2, "the producer that ended, and the one that gets its place"
 
 
-def test_a_bucket_whose_list_has_all_keeps_no_index_by_age() -> None:
+def test_what_is_over_within_moments_is_in_no_index_of_places() -> None:
     run = many_open()
-    run.batch(*ended(0))
-    assert run.bucket.ages is not None
-    run.batch(*ended(*range(1, MANY - FOLLOWED)))
-    assert len(run.bucket.followed) == len(run.bucket.agenda) == FOLLOWED
-    assert run.bucket.ages is None
+    for number in range(MANY, 2 * MANY):
+        young: dict[str, Any] = {"producer_id": number, "transactional_id": f"app-{number}", "timeout_ms": 900_000}
+        now_ms = START_MS + run.step_ms * run.number
+        run.batch(transaction(10 * number, S.ONGOING, start_ms=now_ms, **young), *ended(number - MANY))
+        assert run.bucket.ages is not None
+        assert run.bucket.ages.producers == len(run.bucket.agenda) - 1
+        run.batch(transaction(10 * number + 1, S.COMPLETE_COMMIT, **young))
+        assert run.bucket.ages.producers == len(run.bucket.agenda)
+    assert not run.bucket.agenda
 
 
 def test_a_list_that_an_earlier_version_has_left_empty_is_filled() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.facts import NAME, ORDERS, PRODUCER, START_MS, BucketRun, a_marker, seen, transaction
+from support.facts import NAME, ORDERS, PRODUCER, START_MS, BucketRun, Kept, a_marker, seen, transaction
 from support.strategies import facts
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import FOLLOWED, UNOWNED, LastOpenLists, must_emit, state_of
@@ -37,14 +37,15 @@ def test_an_open_transaction_is_counted_at_once_and_listed_after_a_while() -> No
     assert figures(run) == ({"Ongoing": 1}, START_MS, None)
 
 
-def test_listing_costs_no_state_call() -> None:
-    run = BucketRun()
-    run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
-    reads = run.store.reads
-    run.pass_time(AFTER_MS)
-    run.batch()
-    assert run.followed
-    assert run.store.reads == reads
+def test_what_is_open_for_a_while_is_evaluated_once_more_for_the_list() -> None:
+    run = Kept()
+    run.batch(transaction(1, S.ONGOING, ORDERS, start_ms=START_MS + 500), seen(0, 10, data=5, listed_ms=START_MS + 500))
+    counts = [(run.store.reads, run.store.writes)]
+    for _ in range(8):
+        run.batch()
+        counts.append((run.store.reads, run.store.writes))
+    assert run.bucket.followed.keys() == {PRODUCER}
+    assert counts == [(1, 1)] * (AFTER_MS // run.step_ms) + [(2, 2)] * 5
 
 
 def test_it_is_let_go_when_it_ends() -> None:

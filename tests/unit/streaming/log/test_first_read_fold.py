@@ -113,8 +113,10 @@ def test_tasks_that_share_the_log_emit_what_one_task_emits(known: bool) -> None:
     assert spread.barrier == alone.barrier
     assert spread.barrier.holes == dict.fromkeys(map(log_numbered, range(7)), 7)
     assert spread.barrier.clocks.keys() == {0, 1}
-    assert spread.for_one == alone.for_one
-    assert len(alone.for_one) == (14 if known else 7), "a first reading leaves out the ids that are idle"
+    assert (spread.ranges, spread.records) == (alone.ranges, alone.records)
+    assert len(alone.ranges) + len(alone.records) == (14 if known else 7), (
+        "a first reading leaves out the ids that are idle"
+    )
 
 
 def test_of_two_that_have_read_stamps_of_one_clock_the_later_counts() -> None:
