@@ -119,6 +119,7 @@ producers = st.builds(
         st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), emissions, max_size=2
     ),
     st.none() | views,
+    st.booleans(),
 )
 witnesses = st.builds(
     Witness,
