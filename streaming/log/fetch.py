@@ -104,9 +104,11 @@ def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
 #   that epoch. A replica knows an epoch only if it has a batch of it, and before it appended that batch it had cut its
 #   log to that of the leader. Another replica answers with an error or a divergence (`LogLeaderEpoch`, KIP-320).
 # - The leader cannot keep its epoch when it restarts (decision 0049): then one epoch could stand for two logs.
+# - The leader need not show first whether it has cut its log (`must_check`): metadata may be older than the plan.
 #
 # What the follower does not have, does not know or cannot give is read from the leader: an error of a follower, a
-# divergence, or an answer without progress shows nothing about the log. The leader lists the end of every range.
+# divergence, or an answer without progress shows nothing about the log. The leader lists the end of every range. But an
+# answer may have no room: if it has records of other ranges, the follower is asked again.
 
 
 def replica_to_ask(cluster: Cluster, read: RangeReading[Fold]) -> BrokerId | None:
@@ -115,7 +117,8 @@ def replica_to_ask(cluster: Cluster, read: RangeReading[Fold]) -> BrokerId | Non
     if info is None or info.leader is None:
         return None
     has_leaders_log = read.last_fetched_epoch is not None and read.last_fetched_epoch == info.leader_epoch
-    is_followed = info.closest is not None and not read.follower_lacks and has_leaders_log
+    is_leaders = read.must_check or read.follower_lacks
+    is_followed = info.closest is not None and has_leaders_log and not is_leaders
     if is_followed and is_data(read.partition) and not cluster.connection_to_keep(info.leader):
         return info.closest
     return info.leader
@@ -398,6 +401,7 @@ def _take(
     if answer.throttle_ms and not answer.partitions:  # no more can be had now, so reading may stop here
         for waiting in reads:
             waiting.is_answered = waiting.is_answered or not waiting.must_check
+    has_records = any(data.records for data in answer.partitions)
     asked = {(read.partition.topic, read.partition.partition): read for read in reads}
     asked_by_id = {(_id_bytes(read), read.partition.partition): read for read in reads}
     for data in answer.partitions:
@@ -407,7 +411,7 @@ def _take(
             continue
         problem = problem_of(data.error_code)
         if broker != cluster.known.leader(read.partition):
-            take_from_follower(read, data)
+            take_from_follower(read, data, is_full=has_records)
         elif problem is not None:
             refused.append((read, problem))
         else:
@@ -445,7 +449,7 @@ def take_records(read: RangeReading[Fold], data: PartitionData) -> None:
             # coordinators' log, the last batch is compared, too (LastBatch).
             read.last_epoch = epoch
         return
-    read.must_check = False
+    read.must_check, read.is_answered = False, True
     read.saw_end(data.high_watermark)
     try:
         _feed(read, data)
@@ -453,19 +457,23 @@ def take_records(read: RangeReading[Fold], data: PartitionData) -> None:
         read.gap(f"cannot decode the batch at offset {read.fold.position}: {exc}", is_decode_failure=True)
 
 
-def take_from_follower(read: RangeReading[Fold], data: PartitionData) -> None:
-    """Feeds what a follower has to the fold of a range; the leader is asked for what it does not have."""
-    position = read.fold.position
-    if not data.error_code and data.divergence is None:
+def take_from_follower(read: RangeReading[Fold], data: PartitionData, *, is_full: bool = False) -> None:
+    """Feeds what a follower has to the fold of a range; the leader is asked for what it does not have.
+
+    `is_full`: the answer has records. Then it may have had no room for those of this range.
+    """
+    position, is_lacking = read.fold.position, bool(data.error_code) or data.divergence is not None
+    if not is_lacking:
         try:
             _feed(read, data)
         except WireError:
-            read.follower_lacks = True
-    read.follower_lacks = read.follower_lacks or read.fold.position == position
+            is_lacking = True
+    has_more = is_full and not data.records and data.high_watermark is not None and data.high_watermark > position
+    read.follower_lacks = read.follower_lacks or is_lacking or (read.fold.position == position and not has_more)
+    read.is_answered = read.is_answered or not read.follower_lacks
 
 
 def _feed(read: RangeReading[Fold], data: PartitionData) -> None:
-    read.is_answered = True
     read.size += len(data.records)
     read.last_stable_offset = data.last_stable_offset
     read.fold.feed(data.records)

@@ -101,7 +101,7 @@ class RangeReading(Generic[F_co]):
         absences: how many times in a row fresh metadata did not have the topic under this id.
         last_stable_offset: from the last answer; None before the first one.
         size: bytes of records that brokers have sent.
-        is_answered: whether a broker has answered without an error and without a truncation.
+        is_answered: whether a broker has answered without an error and without a truncation; a follower, with progress.
         is_denied: whether a leader has refused the read, because a right is missing.
         follower_lacks: whether a follower did not have the rest of the range.
         is_led_anew: whether a leader of another epoch than the listed one has answered, where a leader that restarts
@@ -173,9 +173,9 @@ class RangeReading(Generic[F_co]):
         return LeaderEpoch(listed + 1) if listed is not None and self.is_led_anew else listed
 
     @property
-    def place(self) -> tuple[Offset, bool, int]:
-        """A value that changes with every answer that makes progress."""
-        return self.fold.position, self.needs_fetch, len(self.notices)
+    def place(self) -> tuple[Offset, bool, int, bool]:
+        """A value that changes with every answer that makes progress, and when the leader is asked instead."""
+        return self.fold.position, self.needs_fetch, len(self.notices), self.follower_lacks
 
     def saw_end(self, high_watermark: Offset | None) -> None:
         """The leader's log ends there; from its first answer on, so does a range whose end was not given."""

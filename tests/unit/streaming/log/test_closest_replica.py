@@ -21,8 +21,10 @@ LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 NEAR = PartitionInfo(LEADER, EPOCH, FOLLOWER)
 
 
-def a_read(partition: TopicPartition = ORDERS, last_epoch: int | None = EPOCH) -> RangeReading[RawFold]:
-    return RangeReading(Range(partition, "id", 5, END, last_epoch), RawFold)
+def a_read(
+    partition: TopicPartition = ORDERS, last_epoch: int | None = EPOCH, *, must_check: bool = False
+) -> RangeReading[RawFold]:
+    return RangeReading(Range(partition, "id", 5, END, last_epoch, must_check), RawFold)
 
 
 def asked(info: PartitionInfo | None, read: RangeReading[Any], kept: str = "") -> BrokerId | None:
@@ -42,6 +44,7 @@ CASES = {
         LEADER,
     ),
     "a leader may keep its epoch": (NEAR, a_read(), "a connection", LEADER),
+    "the leader may have cut its log": (NEAR, a_read(must_check=True), "", LEADER),
     "the coordinators' log": (NEAR, a_read(LOG), "", LEADER),
     "no leader": (PartitionInfo(None, EPOCH, FOLLOWER), a_read(), "", None),
     "not in the metadata": (None, a_read(), "", None),
