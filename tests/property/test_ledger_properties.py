@@ -18,6 +18,7 @@ from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.evidence.ending import needs_update
+from txnwatch.state.incidents.speaking import SILENT, WHOLE, SpeakerRole
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import KEPT_MS, IncidentEvent
 
@@ -148,7 +149,10 @@ class Game:
         return ()
 
     def _begun(self, number: int) -> RunningLedger:
-        return self.world.another(self.log, may_speak=lambda: self.speaker == number, name=f"instance {number}")
+        def role() -> SpeakerRole:
+            return WHOLE if self.speaker == number else SILENT
+
+        return self.world.another(self.log, role=role, name=f"instance {number}")
 
 
 def lives(log: SharedLog) -> dict[str, list[IncidentEvent]]:
