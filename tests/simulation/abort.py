@@ -56,7 +56,7 @@ from txnwatch.state.model.incident import (
     partition_of,
 )
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.telling.commands import Origin
 
@@ -312,8 +312,8 @@ def believing() -> Iterator[None]:
     """A planted bug: the outcome that an abort rests on is the one from the events topic."""
     proven, follow = Book.proven, Book.follow
 
-    def as_told(self: Book, record: IncidentEvent) -> None:
-        follow(self, record)
+    def as_told(self: Book, record: IncidentEvent, now_ms: TimestampMs) -> None:
+        follow(self, record, now_ms)
         known = self.store.known[record.incident_id]
         self.store.enter(replace(known, expected_outcome=record.expected_outcome))
 
