@@ -35,6 +35,8 @@ class Range(ModelValue, frozen=True):
         must_check: ask the leader once even if the range is empty, because another leader may have another log.
         listed_epoch: the leader epoch of the last listing to whose end the partition was read before this range; None
             if there was none.
+        end_epoch: the leader epoch under which the end was listed. A broker that knows only an older one must not
+            answer. None for a range that was not listed by epoch.
         is_recheck: the range is the last offset that was read. It is read again to see whether the leader has the same
             batch there (LastBatch).
     """
@@ -49,6 +51,7 @@ class Range(ModelValue, frozen=True):
     is_first: bool = False
     is_tail: bool = False
     listed_epoch: LeaderEpoch | None = None
+    end_epoch: LeaderEpoch | None = None
     is_recheck: bool = False
 
     @property

@@ -208,7 +208,7 @@ def _ranges(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -
     yield found
     if is_log(partition) and found.must_check and found.start > FIRST_OFFSET:
         last = Offset(found.start - 1)
-        yield Range(partition, found.topic_id, last, found.start, is_recheck=True)
+        yield Range(partition, found.topic_id, last, found.start, is_recheck=True, end_epoch=found.end_epoch)
 
 
 def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Range | None:
@@ -221,7 +221,9 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
     backlog_end = end.backlog_end.get(partition, FIRST_OFFSET)
     if partition in end.begun:
         first = end.begun[partition]
-        found = Range(partition, at.topic_id, first, at.offset, backlog_end=backlog_end, is_first=True)
+        found = Range(
+            partition, at.topic_id, first, at.offset, backlog_end=backlog_end, is_first=True, end_epoch=at.epoch
+        )
     elif before is None:
         return None
     else:
@@ -236,6 +238,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
             backlog_end=backlog_end,
             is_tail=not is_data(partition) and begin >= backlog_end and _goes_on(start, end, partition),
             listed_epoch=before.read_under,
+            end_epoch=at.epoch,
         )
     return found if found.start != found.end or found.must_check else None
 

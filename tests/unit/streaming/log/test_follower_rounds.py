@@ -12,12 +12,16 @@ import pytest
 from support.batches import a_batch
 from support.raw_log import RawFold
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.values import BrokerId, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, Offset, TopicPartition
+from txnwatch.streaming.client.cluster import RequestOf
 from txnwatch.streaming.client.connection import Pace
 from txnwatch.streaming.client.metadata import PartitionInfo
 from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.fetch import Budget, read_ranges
 from txnwatch.streaming.log.range_reading import Range, RangeReading
+from txnwatch.streaming.source.offsets import Position, SourceOffset
+from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.tasks import plan_reads
 from txnwatch.streaming.wire.fetch_response import Divergence, FetchAnswer, PartitionData
 
 LEADER, FOLLOWER, EPOCH, START, END = BrokerId(1), BrokerId(2), 7, 5, 9
@@ -39,6 +43,7 @@ class Racks:
             info=lambda _: PartitionInfo(LEADER, EPOCH, FOLLOWER), leader=lambda _: LEADER, topics={}
         )
         self.asked: list[BrokerId] = []
+        self.requests: list[RequestOf] = []
         self._answers = {broker: list(script) for broker, script in answers.items()}
         self._now_s = 100.0
         monkeypatch.setattr(time, "monotonic", lambda: self._now_s)
@@ -56,6 +61,7 @@ class Racks:
 
     def ask(self, requests: Mapping[BrokerId, Any], _: float, receive: Callable[..., Any]) -> dict[BrokerId, Any]:
         self.asked += requests
+        self.requests += requests.values()
         return {broker: self._answer(broker, receive) for broker in requests}
 
     def _answer(self, broker: BrokerId, receive: Callable[..., Any]) -> Any:
@@ -81,8 +87,8 @@ def sent(*offsets: int, number: int = 0, end: int = END, divergence: Divergence 
     return PartitionData("orders", number, 0, end, end, 0, divergence, records)
 
 
-def a_read(number: int = 0, *, must_check: bool = False) -> RangeReading[RawFold]:
-    return RangeReading(Range(partition(number), "", START, END, EPOCH, must_check), RawFold)
+def a_read(number: int = 0, *, must_check: bool = False, end_epoch: int | None = None) -> RangeReading[RawFold]:
+    return RangeReading(Range(partition(number), "", START, END, EPOCH, must_check, end_epoch=end_epoch), RawFold)
 
 
 def test_a_range_that_the_answer_had_no_room_for_is_asked_of_the_follower_again(
@@ -131,3 +137,27 @@ def test_a_follower_with_the_former_log_does_not_hide_that_the_new_leader_has_cu
     budgets = [Budget([read], until_s=0.0)]
     read_ranges(racks, [read], patience_s=PATIENCE_S, budgets=budgets)  # type: ignore[arg-type]
     assert [notice.kind for notice in read.notices][:1] == ["truncated"], read.notices
+
+
+@pytest.mark.parametrize(("end_epoch", "asked"), [(None, EPOCH), (EPOCH - 1, EPOCH), (EPOCH + 1, EPOCH + 1)])
+def test_a_leader_that_was_deposed_before_the_end_was_listed_is_asked_under_the_later_epoch(
+    monkeypatch: pytest.MonkeyPatch, end_epoch: int | None, asked: int
+) -> None:
+    """The metadata of a task may be older than the listing. A broker that does not know the epoch gives an error."""
+    racks = Racks(monkeypatch, {LEADER: [[sent(5, 6, 7, 8)]]})
+    read_ranges(racks, [a_read(must_check=True, end_epoch=end_epoch)], patience_s=PATIENCE_S)  # type: ignore[arg-type]
+    connection: Any = SimpleNamespace(require_version=lambda *_, **__: 12, pace=Pace())
+    (sent_partition,) = racks.requests[0](connection).topics[0].partitions
+    assert sent_partition.current_leader_epoch == asked
+
+
+def test_a_range_of_a_plan_has_the_epoch_under_which_its_end_was_listed() -> None:
+    log = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+    options = parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "orders"})
+    before = {at: Position("id", START, EPOCH, START, LEADER) for at in (log, partition(0))}
+    after = {at: Position("id", END, EPOCH + 1, END, LEADER) for at in (log, partition(0), partition(1))}
+    start = SourceOffset("", 1, 0, 0, before)
+    end = SourceOffset("", 2, 1, 1, after, begun={partition(1): Offset(0)})
+    ranges = [one for plan in plan_reads(start, end, options) for one in plan.ranges]
+    assert len(ranges) == 4, "one of each partition, and the last offset of the coordinators' log"
+    assert {one.end_epoch for one in ranges} == {EPOCH + 1}
