@@ -148,9 +148,9 @@ def test_a_task_of_a_source_with_a_rack_reads_from_the_follower(
     written(producer, partition, 20)
     followed: list[int] = []
 
-    def noted(read: RangeReading[Fold], data: PartitionData) -> None:
+    def noted(read: RangeReading[Fold], data: PartitionData, **given: bool) -> None:
         before = read.fold.position
-        take_from_follower(read, data)
+        take_from_follower(read, data, **given)
         followed.extend(range(before, read.fold.position))
 
     monkeypatch.setattr(fetch, "take_from_follower", noted)
