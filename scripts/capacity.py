@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 TRIGGERS_S = (1, 3, 5, 10)
+DEFAULT_TRIGGER_S = 0.5  # of `txnwatch run`
+PARTITIONS_OF_A_TRANSACTION = 3
 LISTINGS_OF_A_LOOK = 2  # the end of each partition, and the last stable offset where the end has moved
 STATE_TASKS, CEILING_TRIGGER_S = 16, 3  # the state has 16 buckets, so no more tasks evaluate
 RECORDS_OF_A_TRANSACTION, RECORD_BYTES = 4, 200  # in the coordinators' log: Ongoing, partitions, Prepare*, Complete*
-MARKERS_OF_A_TRANSACTION = 3  # one on each partition
+MARKERS_OF_A_TRANSACTION = PARTITIONS_OF_A_TRANSACTION  # one on each
 Costs = dict[str, float]
 
 
@@ -100,6 +102,34 @@ def needs(load: Load, costs: Costs) -> dict[str, float | str]:
         "most_transactions_s": _most_transactions_s(serial_s, costs),
         "memory_gb": (costs["idle_mb"] + load.partitions * costs["partition_mb"] + costs["ids_mb"]) / 1000,
         "round_s": load.partitions * costs["described_s"],
+    }
+
+
+def checked(found: dict[str, Any], costs: Costs) -> dict[str, dict[str, float]]:
+    """Whole watches that were measured, and the cores that the same formula gives for what they watched."""
+    return {
+        f"{way}_{point['size']}": _checked(way, point["size"], point["figures"], costs)
+        for way, row in {"scan": "partitions/scanned, busy", "looks": "partitions/by census, busy"}.items()
+        for point in found[row]["points"]
+    }
+
+
+def _checked(way: str, partitions: int, seen: dict[str, float], costs: Costs) -> dict[str, float]:
+    """One of them; evaluation takes as much longer as a transaction has more partitions than that of the benchmark."""
+    of_each = seen["batches/s"] / seen["transactions/s"] / PARTITIONS_OF_A_TRANSACTION
+    work = seen["coordinator records/s"] * costs["record_s"] + seen["transactions/s"] * costs["producer_s"] * of_each
+    reading = (seen["batches/s"] + seen["markers/s"]) * costs["batch_s"]
+    scan_s = costs["listed_s"] + costs["planned_s"]
+    each_s = scan_s if way == "scan" else costs["listed_s"] * LISTINGS_OF_A_LOOK
+    work += reading if way == "scan" else 0.0
+    serial_s = partitions * each_s + costs["idle_wall_s"]
+    computed = float(cores(work, serial_s, DEFAULT_TRIGGER_S, costs))
+    return {
+        "partitions": partitions,
+        "transactions_s": seen["transactions/s"],
+        "measured": seen["cores"],
+        "computed": computed,
+        "error": computed / seen["cores"] - 1,
     }
 
 

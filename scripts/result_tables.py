@@ -184,6 +184,7 @@ BLOCKS: dict[str, Callable[[], Content]] = {
     "results: benchmarks/scan": _scan,
     "cost of single operations": lambda: capacity.shown_costs(_costs()),
     "resources for a cluster": lambda: {name: capacity.needs(of, _costs()) for name, of in capacity.LOADS.items()},
+    "the model and whole watches": lambda: capacity.checked(results("benchmarks"), _costs()),
 }
 
 

@@ -38,7 +38,7 @@ from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch_demo.late_write import set_verification
 
-SCANNED, BY_CENSUS = (10, 100, 1_000), (100, 1_000, 10_000)
+SIZES = (100, 1_000, 10_000)
 AT_ONCE = 500  # partitions that one request creates
 WARM_UP_S, SETTLED_S, MEASURED_S, LIMITED_S = 15.0, 5.0, 60.0, 30.0
 TRANSACTIONS_S, OF_A_TRANSACTION, RECORD = 200, 5, bytes(100)
@@ -97,12 +97,12 @@ def run(directory: Path, rows: list[Row]) -> None:
         set_verification(kafka.bootstrap_servers, [1], enabled=False)  # as on the brokers of the other benchmarks
         with closing(Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security())) as cluster:
             RawProducer(cluster, "somebody").init()  # the coordinators' log exists from here on
-        for how, sizes in (("scanned", SCANNED), ("by census", BY_CENSUS)):
+        for how in ("scanned", "by census"):
             idle, busy = (
                 Row("partitions", f"{how}, {what}", "partitions", "the consumer group's bytes")
                 for what in ("idle", "busy")
             )
-            for count in sizes:
+            for count in SIZES:
                 _create(kafka.bootstrap_servers, _topic(how, count), count)
                 for row, point in zip(
                     (idle, busy), _measure(directory, gate, kafka.bootstrap_servers, count, how), strict=True
@@ -246,7 +246,7 @@ def _written(bootstrap: str, topic: str) -> Iterator[None]:
 
 def _limited(directory: Path, gate: CountingGate, bootstrap: str) -> Row:
     """More is written than the watch may fetch."""
-    topic = _topic("scanned", SCANNED[0])
+    topic = _topic("scanned", SIZES[0])
     flags = (*_flags(topic, "scanned"), "--max-bytes-per-second", str(RATE))
     with RunningWatch(gate.address, directory / "limited", *flags) as watch:
         watch.until_ready()
@@ -257,5 +257,5 @@ def _limited(directory: Path, gate: CountingGate, bootstrap: str) -> Row:
                 time.sleep(LIMITED_S)
             rate = (gate.fetched[WATCH] - before) / usage.took_s
     figures = {"bytes/s written": TOO_MUCH, "bytes/s allowed": RATE, "bytes/s fetched": rate, "cores": usage.cores}
-    point = Point(SCANNED[0], usage.took_s, usage.cpu_s, figures=figures)
+    point = Point(SIZES[0], usage.took_s, usage.cpu_s, figures=figures)
     return Row("partitions", "--max-bytes-per-second", "partitions", points=[point])
