@@ -97,23 +97,23 @@ def run(directory: Path, rows: list[Row]) -> None:
         set_verification(kafka.bootstrap_servers, [1], enabled=False)  # as on the brokers of the other benchmarks
         with closing(Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security())) as cluster:
             RawProducer(cluster, "somebody").init()  # the coordinators' log exists from here on
-        for how in ("scanned", "by census"):
-            idle, busy = (
-                Row("partitions", f"{how}, {what}", "partitions", "the consumer group's bytes")
-                for what in ("idle", "busy")
-            )
-            for count in SIZES:
-                _create(kafka.bootstrap_servers, _topic(how, count), count)
-                for row, point in zip(
-                    (idle, busy), _measure(directory, gate, kafka.bootstrap_servers, count, how), strict=True
-                ):
-                    row.points.append(point)
-            rows += [idle, busy]
+        found = {
+            (how, what): Row("partitions", f"{how}, {what}", "partitions", "the consumer group's bytes")
+            for how in ("scanned", "by census")
+            for what in ("idle", "busy")
+        }
+        for count in SIZES:
+            _create(kafka.bootstrap_servers, _topic(count), count)
+            for how in ("scanned", "by census"):
+                idle, busy = _measure(directory, gate, kafka.bootstrap_servers, count, how)
+                found[how, "idle"].points.append(idle)
+                found[how, "busy"].points.append(busy)
+        rows += found.values()
         rows.append(_limited(directory, gate, kafka.bootstrap_servers))
 
 
-def _topic(how: str, count: int) -> str:
-    return f"{how}-{count}".replace(" ", "-")
+def _topic(count: int) -> str:
+    return f"partitions-{count}"
 
 
 def _create(bootstrap: str, topic: str, partitions: int) -> None:
@@ -131,11 +131,11 @@ def _flags(topic: str, how: str) -> tuple[str, ...]:
 
 def _measure(directory: Path, gate: CountingGate, bootstrap: str, count: int, how: str) -> tuple[Point, Point]:
     """Idle, and busy."""
-    topic = _topic(how, count)
+    topic = _topic(count)
     places = places_of(count)
     load = Load(int(bootstrap.rpartition(":")[2]), topic, places, TRANSACTIONS_S, commits=True, value=RECORD)
     with (
-        RunningWatch(gate.address, directory / topic, *_flags(topic, how)) as watch,
+        RunningWatch(gate.address, directory / how.replace(" ", "-") / topic, *_flags(topic, how)) as watch,
         _consumer(gate.address, topic),
     ):
         watch.until_ready()
@@ -246,7 +246,7 @@ def _written(bootstrap: str, topic: str) -> Iterator[None]:
 
 def _limited(directory: Path, gate: CountingGate, bootstrap: str) -> Row:
     """More is written than the watch may fetch."""
-    topic = _topic("scanned", SIZES[0])
+    topic = _topic(SIZES[0])
     flags = (*_flags(topic, "scanned"), "--max-bytes-per-second", str(RATE))
     with RunningWatch(gate.address, directory / "limited", *flags) as watch:
         watch.until_ready()
