@@ -133,9 +133,9 @@ def replica_to_ask(cluster: Cluster, read: RangeReading[Fold]) -> BrokerId | Non
 # offset, judges the partition by census in the meantime, and asks the source to continue from there.
 #
 # Law: a range may always read its share (bytes divided by ranges); what a range does not use goes to the others. So a
-# small range is read completely, however large the others are, and the total is at most twice the bytes. Every range
-# gets an answer before it can be stopped, so every batch advances it, and a leader that has changed is always asked
-# whether the log was truncated.
+# small range is read completely, however large the others are. Many ranges together can exceed the bytes, by one answer
+# for each, until fewer partitions are scanned (source/scan_budget.py). Every range gets an answer before it can be
+# stopped, so every batch advances it, and a leader that has changed is always asked whether the log was truncated.
 
 NO_LIMIT = 2**63
 

@@ -49,6 +49,7 @@ BENCHMARKS = {
     "first_reading": first_reading.run,
     "million": million.run,
     "partitions": partitions.run,
+    "limit": partitions.run_limited,
     "planning": planning.run,
     "steady": steady.run,
     "transaction_parts": transaction_parts.run,

@@ -40,7 +40,7 @@ from txnwatch_demo.late_write import set_verification
 
 SIZES = (100, 1_000, 10_000)
 AT_ONCE = 500  # partitions that one request creates
-WARM_UP_S, SETTLED_S, MEASURED_S, LIMITED_S = 15.0, 5.0, 60.0, 30.0
+WARM_UP_S, SETTLED_S, RATES_KNOWN_S, MEASURED_S, LIMITED_S = 15.0, 5.0, 25.0, 60.0, 30.0
 TRANSACTIONS_S, OF_A_TRANSACTION, RECORD = 200, 5, bytes(100)
 RATE, TOO_MUCH = 1 << 20, 4 << 20  # bytes a second: what is allowed, and what is written
 RECORDS_S, AT_A_TIME = 400, 8  # of what is too much
@@ -109,7 +109,6 @@ def run(directory: Path, rows: list[Row]) -> None:
                 found[how, "idle"].points.append(idle)
                 found[how, "busy"].points.append(busy)
         rows += found.values()
-        rows.append(_limited(directory, gate, kafka.bootstrap_servers))
 
 
 def _topic(count: int) -> str:
@@ -244,18 +243,21 @@ def _written(bootstrap: str, topic: str) -> Iterator[None]:
         producer.flush(10.0)
 
 
-def _limited(directory: Path, gate: CountingGate, bootstrap: str) -> Row:
-    """More is written than the watch may fetch."""
+def run_limited(directory: Path, rows: list[Row]) -> None:
+    """More is written than the watch may fetch; measured once it knows what each partition writes."""
     topic = _topic(SIZES[0])
     flags = (*_flags(topic, "scanned"), "--max-bytes-per-second", str(RATE))
-    with RunningWatch(gate.address, directory / "limited", *flags) as watch:
-        watch.until_ready()
-        with _written(bootstrap, topic):
-            time.sleep(SETTLED_S)
-            before = gate.fetched[WATCH]
-            with usage_of(watch.pid) as usage:
-                time.sleep(LIMITED_S)
-            rate = (gate.fetched[WATCH] - before) / usage.took_s
+    with CountingGate() as gate, GatedKafka(directory / "kafka", gate) as kafka:
+        kafka.start()
+        _create(kafka.bootstrap_servers, topic, SIZES[0])
+        with RunningWatch(gate.address, directory / "limited", *flags) as watch:
+            watch.until_ready()
+            with _written(kafka.bootstrap_servers, topic):
+                time.sleep(RATES_KNOWN_S)
+                before = gate.fetched[WATCH]
+                with usage_of(watch.pid) as usage:
+                    time.sleep(LIMITED_S)
+                rate = (gate.fetched[WATCH] - before) / usage.took_s
     figures = {"bytes/s written": TOO_MUCH, "bytes/s allowed": RATE, "bytes/s fetched": rate, "cores": usage.cores}
     point = Point(SIZES[0], usage.took_s, usage.cpu_s, figures=figures)
-    return Row("partitions", "--max-bytes-per-second", "partitions", points=[point])
+    rows.append(Row("limit", "--max-bytes-per-second", "partitions", points=[point]))
