@@ -139,6 +139,12 @@ def test_a_team_finds_its_incidents_in_all_clusters(browser: Any, serve_clusters
         assert tab.said == []
 
 
+_TITLE_AND_TONE = """() => {
+    const wall = document.querySelector(".wall");
+    return [wall.querySelector("h1").innerText, wall.className];
+}"""
+
+
 def test_the_wall_of_a_team_is_unknown_where_its_cluster_is(browser: Any, serve_clusters: Serve) -> None:
     world = unwatched()
     shorter = {"views.js TURN_MS": 2_000}
@@ -146,8 +152,7 @@ def test_the_wall_of_a_team_is_unknown_where_its_cluster_is(browser: Any, serve_
         expected = {"Nothing of checkout stands.": "clear", "a-cluster-with": "unknown", "payments-us": "unknown"}
         seen: dict[str, str] = {}
         for _ in range(60):
-            title = tab.page.inner_text(".wall h1")
-            tone = str(tab.page.get_attribute(".wall", "class"))
+            title, tone = tab.page.evaluate(_TITLE_AND_TONE)  # in one call: the next turn may be at any moment
             seen.update({begin: tone for begin in expected if title.startswith(begin)})
             if len(seen) == len(expected):
                 break

@@ -54,6 +54,6 @@ class LagIsTheEnd(InARack):
 
 
 MUTANTS_OF_FOLLOWERS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
-    (EveryFollowerHasTheLog, DATA_IS_CUT, 80),
+    (EveryFollowerHasTheLog, DATA_IS_CUT, 330),
     (LagIsTheEnd, HEALTHY_AND_QUICK, 20),
 )
