@@ -30,6 +30,7 @@ from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import DOUBLE, OpenChecks
+from txnwatch.state.incidents.claims import is_same_end
 from txnwatch.state.incidents.confirm import ConfirmationQueues, CountedConfirmations
 from txnwatch.state.incidents.event_builder import fitting, named
 from txnwatch.state.incidents.found_incidents import (
@@ -348,7 +349,7 @@ class Ledger:
         if taken.is_next:
             yield from self._take_name(record, now_ms)
         known = self.store.known.get(record.incident_id)
-        if self.speaks and self.book.defends(known):
+        if self.speaks and self.book.defends(known) and not (self.hears and is_same_end(record, known)):
             self.book.follow(record, now_ms)
             yield Withdraw(record)
         elif taken.is_next or (taken.is_own and known is not None):

@@ -12,6 +12,7 @@ from support.pair_of_ledgers import Pair
 from txnwatch.sinks.incidents.group_lease import SpeakerGate
 from txnwatch.state.incidents.speaking import SILENT, WHOLE
 from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident import IncidentStatus
 
 KNOWN, UNKNOWN = ("abort", "one"), ("unknown", None)
 
@@ -70,6 +71,21 @@ def test_an_outcome_that_was_told_while_an_end_was_on_its_way_is_told_with_the_e
     pair.log.records.append(an_update(replace(opened, sequence=2), pair.world.now_ms))
     pair.step(pair.two, after_ms=61_000)
     assert told(pair)[-1] == ("resolved", *KNOWN)
+
+
+def test_an_end_that_both_have_told_is_not_told_in_turn(pair: Pair) -> None:
+    pair.speaker = "each"
+    pair.both()
+    hang = pair.world.hang()
+    pair.step(pair.one, hang)
+    end = pair.world.abort(hang)
+    pair.step(pair.one, end)
+    last = pair.log.records[-1]
+    pair.log.records.append(replace(an_update(last, pair.world.now_ms), status=IncidentStatus.RESOLVED))
+    pair.step(pair.one, after_ms=61_000)
+    pair.speaker, pair.tenure = "one", 1
+    pair.step(pair.one, after_ms=61_000)
+    assert [event.status for event in pair.log.records] == ["opened", "resolved", "resolved"]
 
 
 def test_a_speaker_that_the_coordinator_has_named_hears_no_outcome(pair: Pair) -> None:
