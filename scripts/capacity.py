@@ -81,8 +81,7 @@ def needs(load: Load, costs: Costs) -> dict[str, float | str]:
     records = load.transactions_s * RECORDS_OF_A_TRANSACTION * costs["record_s"]
     judging = load.transactions_s * costs["producer_s"]
     log_bytes_s = load.transactions_s * RECORDS_OF_A_TRANSACTION * RECORD_BYTES
-    serial_s = load.partitions * (costs["listed_s"] + costs["planned_s"]) + costs["idle_wall_s"]
-    looks_s = load.partitions * costs["listed_s"] * LISTINGS_OF_A_LOOK + costs["idle_wall_s"]
+    serial_s, looks_s = (serial_of(load.partitions, costs, is_scanned=is_scanned) for is_scanned in (True, False))
     work = records + judging
     return {
         **load._asdict(),
@@ -105,6 +104,12 @@ def needs(load: Load, costs: Costs) -> dict[str, float | str]:
     }
 
 
+def serial_of(partitions: int, costs: Costs, *, is_scanned: bool) -> float:
+    """The time of a micro-batch in which only the driver works: it lists, and plans what is scanned."""
+    scan_s, look_s = costs["listed_s"] + costs["planned_s"], costs["listed_s"] * LISTINGS_OF_A_LOOK
+    return partitions * (scan_s if is_scanned else look_s) + costs["idle_wall_s"]
+
+
 def checked(found: dict[str, Any], costs: Costs) -> dict[str, dict[str, float]]:
     """Whole watches that were measured, and the cores that the same formula gives for what they watched."""
     return {
@@ -119,10 +124,8 @@ def _checked(way: str, partitions: int, seen: dict[str, float], costs: Costs) ->
     of_each = seen["batches/s"] / seen["transactions/s"] / PARTITIONS_OF_A_TRANSACTION
     work = seen["coordinator records/s"] * costs["record_s"] + seen["transactions/s"] * costs["producer_s"] * of_each
     reading = (seen["batches/s"] + seen["markers/s"]) * costs["batch_s"]
-    scan_s = costs["listed_s"] + costs["planned_s"]
-    each_s = scan_s if way == "scan" else costs["listed_s"] * LISTINGS_OF_A_LOOK
     work += reading if way == "scan" else 0.0
-    serial_s = partitions * each_s + costs["idle_wall_s"]
+    serial_s = serial_of(partitions, costs, is_scanned=way == "scan")
     computed = float(cores(work, serial_s, DEFAULT_TRIGGER_S, costs))
     return {
         "partitions": partitions,

@@ -62,8 +62,9 @@ def believed(
 
 def is_same_end(record: IncidentEvent, known: IncidentEvent | None) -> bool:
     """Whether a record tells the end that this process knows: then two honest instances do not repeat it in turn."""
-    has_ended = known is not None and not known.is_open and not record.is_open
-    return has_ended and known is not None and record.expected_outcome == known.expected_outcome
+    if known is None or known.is_open or record.is_open:
+        return False
+    return record.expected_outcome == known.expected_outcome
 
 
 def believed_action(event: IncidentEvent, known: IncidentEvent | None, acted: Action | None) -> Action | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.answers import listed
-from support.raw_log import RawFold
+from support.raw_log import RawFold, range_of
 from support.raw_producer import RawProducer
 from support.servers import connect, whole
 from support.topics import FAILOVER_S, await_leader, create_topic, unique
@@ -18,7 +18,7 @@ from txnwatch.state.model.values import BrokerId, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.fetch import read_ranges, replica_to_ask, take_from_follower
-from txnwatch.streaming.log.range_reading import Fold, Range, RangeReading
+from txnwatch.streaming.log.range_reading import Fold, RangeReading
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.tasks import run_here, whole_range
 from txnwatch.streaming.wire.fetch_response import PartitionData
@@ -63,9 +63,8 @@ def next_range(
     """From `start` to the end, the listed one by default, as after a range that was read under the same leader."""
     info = cluster.known.info(partition)
     assert info is not None
-    topic_id = cluster.known.topics[partition.topic].topic_id
     end = listed(cluster, partition).offset if end is None else end
-    return RangeReading(Range(partition, topic_id, start, end, info.leader_epoch), RawFold)
+    return range_of(cluster, partition, start, end, last_epoch=info.leader_epoch)
 
 
 def written(producer: RawProducer, partition: TopicPartition, batches: int) -> None:

@@ -12,7 +12,7 @@ from support.pair_of_ledgers import Pair
 from txnwatch.sinks.incidents.group_lease import SpeakerGate
 from txnwatch.state.incidents.speaking import SILENT, WHOLE
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import IncidentStatus
+from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 
 KNOWN, UNKNOWN = ("abort", "one"), ("unknown", None)
 
@@ -28,6 +28,16 @@ def hang_of(pair: Pair) -> tuple[SpanCandidate, SpanCandidate]:
     pair.step(pair.one, named)
     pair.world.admin.init("checkout-1")
     return named, pair.world.candidate(named.producer_id)
+
+
+def told_without_its_outcome(pair: Pair) -> tuple[SpanCandidate, IncidentEvent]:
+    """A hang that "two" has told, which does not know the outcome; and how "one" would have told it."""
+    pair.speaker = "each"
+    pair.both()
+    named, nameless = hang_of(pair)
+    opened = pair.log.records.pop()
+    pair.step(pair.two, nameless)
+    return named, opened
 
 
 def told(pair: Pair) -> list[tuple[str, str, str | None]]:
@@ -47,11 +57,7 @@ def test_the_one_that_does_not_know_the_outcome_tells_what_the_other_one_has_tol
 
 
 def test_what_the_other_one_has_told_last_is_heard_when_the_coordinator_answers_again(pair: Pair) -> None:
-    pair.speaker = "each"
-    pair.both()
-    named, nameless = hang_of(pair)
-    opened = pair.log.records.pop()
-    pair.step(pair.two, nameless)
+    named, opened = told_without_its_outcome(pair)
     assert told(pair) == [("opened", *UNKNOWN)]
     pair.log.records.append(an_update(replace(opened, sequence=1), pair.world.now_ms))
     pair.speaker, pair.tenure = "two", 1
@@ -61,11 +67,7 @@ def test_what_the_other_one_has_told_last_is_heard_when_the_coordinator_answers_
 
 
 def test_an_outcome_that_was_told_while_an_end_was_on_its_way_is_told_with_the_end(pair: Pair) -> None:
-    pair.speaker = "each"
-    pair.both()
-    named, nameless = hang_of(pair)
-    opened = pair.log.records.pop()
-    pair.step(pair.two, nameless)
+    named, opened = told_without_its_outcome(pair)
     pair.step(pair.two, pair.world.abort(named))
     assert told(pair) == [("opened", *UNKNOWN), ("resolved", *UNKNOWN)]
     pair.log.records.append(an_update(replace(opened, sequence=2), pair.world.now_ms))
