@@ -227,28 +227,37 @@ def prepared(spark_log: Path, scratch: Path) -> Path:
 # The archive for the next start, made beside a watch.
 #
 # Law: the watch comes first. The archive is made once the watch is ready, by a process with the lowest priority, and
-# only with a processor and memory to spare. A stop of the watch ends that process; no error of it ends the watch.
+# only with a processor and memory to spare. A stop of the watch ends that process; no error of it ends the watch. It
+# takes half a minute. On a busy machine it gets no processor and would hold its memory for an hour, so it ends then.
 
 INTERPRETER: Final = (sys.executable, "-P")  # -P: no module of the working directory is loaded
 _LOWEST: Final = ("nice", "-n", "40")  # relative: beyond the end from every priority
 _SPARE_BYTES: Final = 2 << 30
+MADE_WITHIN_S: Final = 300.0
 MEMORY: Final = Path("/proc/meminfo")
 GROUP: Final = Path("/sys/fs/cgroup")
+_BY_HAND: Final = "`txnwatch prepare` makes it (docs/install.md)"
 _GAIN: Final = "a start with an archive of the JVM's classes takes a quarter less time"
 
 
 class NextStart:
     """Makes the archive of classes while a watch runs; says why not if it may not."""
 
-    def __init__(self, log: Log, command: Sequence[str] = (*INTERPRETER, "-m", "txnwatch", "prepare")) -> None:
-        self._log, self._command = log, command
+    def __init__(
+        self,
+        log: Log,
+        command: Sequence[str] = (*INTERPRETER, "-m", "txnwatch", "prepare"),
+        *,
+        within_s: float = MADE_WITHIN_S,
+    ) -> None:
+        self._log, self._command, self._within_s = log, command, within_s
         self._process: subprocess.Popen[str] | None = None
 
     def begin(self) -> None:
         """Begins it, or says why it may not; returns at once."""
         why = why_no_archive()
         if why is not None:
-            self._log.info(f"{_GAIN}; none is made now: {why}; `txnwatch prepare` makes it (docs/install.md)")
+            self._log.info(f"{_GAIN}; none is made now: {why}; {_BY_HAND}")
             return
         self._log.info(f"{_GAIN}: it is made now in the background, for the next start")
         with hidden_from_children(ENVIRONMENT_PREFIX):
@@ -274,11 +283,15 @@ class NextStart:
         """Ends the process; its JVM ends with it."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
 
     def _report(self, process: subprocess.Popen[str]) -> None:
-        _, errors = process.communicate()
+        try:
+            _, errors = process.communicate(timeout=self._within_s)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            process.communicate()
+            errors = f"it took more than {self._within_s:.0f} s; {_BY_HAND}"
         if process is not self._process:
             return  # a stop has ended it
         if process.returncode == 0:
@@ -286,6 +299,11 @@ class NextStart:
         else:
             why = errors.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
             self._log.info(f"no archive of classes was made: {why[0]}")
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def why_no_archive() -> str | None:

@@ -11,6 +11,7 @@ readings of the bucket, the notices of the batch, and who has led a partition of
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, KeysView
 from operator import attrgetter
 from typing import Any, get_args
@@ -37,6 +38,7 @@ from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
     CensusTaken,
+    CompletionTimes,
     DataRead,
     Fact,
     LastStable,
@@ -56,6 +58,7 @@ from txnwatch.state.model.values import (
     BarrierNumber,
     Offset,
     PartitionOffset,
+    ProducerId,
     TimestampMs,
     TopicPartition,
     is_log,
@@ -83,8 +86,11 @@ class Batch:
         self.last_stable: list[LastStable] = sorts[LastStable]
         self.throttled: list[Throttled] = sorts[Throttled]
         self.data_read: list[DataRead] = sorts[DataRead]
+        self.completion_times: list[CompletionTimes] = sorts[CompletionTimes]
         self.gone: list[TransactionalIdGone] = sorts[TransactionalIdGone]
-        self.ranges: list[ProducerSeen] = sorted(sorts[ProducerSeen], key=_place_of_range)
+        self.ranges: dict[ProducerId, list[ProducerSeen]] = defaultdict(list)
+        for seen in sorted(sorts[ProducerSeen], key=_place_of_range):
+            self.ranges[seen.producer_id].append(seen)
         self.records: list[TransactionSeen] = sorted(sorts[TransactionSeen], key=_place_of_record)
 
     @property
@@ -346,6 +352,7 @@ class ReadBefore:
 
     Attributes:
         again: partitions of the coordinators' log that are being read from their beginning once more.
+        read_twice: partitions with a range in this batch that was read before.
         unread: partitions with data missing between what is known and what the batch has read.
     """
 
@@ -366,7 +373,8 @@ class ReadBefore:
             if reading.whole_at is not None
         }
         self._previous = _previous(batch)
-        self._without = _without_barrier(batch) | set(_read_twice(bucket, batch))
+        self.read_twice = set(_read_twice(bucket, batch))
+        self._without = _without_barrier(batch) | self.read_twice
 
     def whole_at(self, partition: TopicPartition) -> BarrierNumber:
         """The last barrier before the batch at which a data partition was read whole; NO_BARRIER if none counts."""

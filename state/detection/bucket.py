@@ -47,7 +47,7 @@ from txnwatch.state.detection.reading import UNREAD, Lack, unread_in
 from txnwatch.state.detection.span import (
     Step,
     after_change_of_scan,
-    after_range,
+    after_ranges,
     described_open,
     doubted,
     leaves_nothing,
@@ -180,17 +180,18 @@ def apply_to_one(run: BucketBatch) -> None:
 
 def _apply_ranges(run: BucketBatch) -> None:
     """What has begun and ended in the ranges of a batch leaves nothing, and its producer is not loaded for it."""
-    barrier, loaded, before = run.batch.barrier, run.loaded, run.before
-    for seen in run.batch.ranges:
-        if leaves_nothing(seen) and not loaded.awaits(seen.producer_id):
-            continue
-        at, producer = seen.partition, loaded.load(seen.producer_id)
-        read_since, is_consecutive = before.whole_at(at), at not in before.unread
-        loaded.take(after_range(producer, seen, barrier.number, is_consecutive=is_consecutive, read_since=read_since))
+    number, loaded, before = run.batch.barrier.number, run.loaded, run.before
+    for producer_id, ranges in run.batch.ranges.items():
+        if loaded.awaits(producer_id) or not all(map(leaves_nothing, ranges)):
+            read = [(seen, seen.partition not in before.unread, before.whole_at(seen.partition)) for seen in ranges]
+            loaded.take(after_ranges(loaded.load(producer_id), read, number))
 
 
 def _apply_records(run: BucketBatch) -> None:
     barrier, loaded, before, logs = run.batch.barrier, run.loaded, run.before, run.logs
+    for times in run.batch.completion_times:
+        if times.log not in before.again and times.log not in before.read_twice:
+            loaded.ended.add(times.latencies)
     for seen in run.batch.records:
         if seen.is_past and not loaded.awaits(seen.producer_id):
             logs.pass_over(seen.view)

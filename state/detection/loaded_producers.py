@@ -113,13 +113,14 @@ class LoadedProducers:
                 self.take(apply(self.load(producer_id), fact, barrier_number))
 
     def time(self, prior: CoordinatorView | None, view: CoordinatorView, fact: TransactionSeen) -> None:
-        """Collects completion times, before the fact is applied; not for a log partition that is read again."""
-        if is_of_another_id(prior, view) or not (fact.ended or fact.first_end):
+        """Times the transaction that was prepared before the range, before the fact is applied.
+
+        Not for a log partition that is read again.
+        """
+        if prior is None or fact.first_end is None or is_of_another_id(prior, view):
             return
-        if prior is None or (is_newer(prior, view) and prior.reading == view.reading):
-            self.ended.add(fact.ended)
-            if prior is not None and fact.first_end is not None:
-                self.ended.finish(prior, fact.first_end)
+        if is_newer(prior, view) and prior.reading == view.reading:
+            self.ended.finish(prior, fact.first_end)
 
     def follow(self, producer: ProducerState, context: BarrierContext) -> TimestampMs:
         """Counts the producer by its state, and keeps it in the open list while it is listable and not too young.

@@ -5,7 +5,7 @@ proof.py has the other table: what barriers show about a span that stays open.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -183,11 +183,41 @@ def after_range(
 
     The range begins at or above the end that the barrier `read_since` listed.
     """
-    prior = producer.spans.get(fact.partition)
-    if prior is None and fact.joined is None:  # as usual
-        return Step(_with_span(producer, fact.partition, _opened(fact, barrier_number, read_since)))
+    return after_ranges(producer, ((fact, is_consecutive, read_since),), barrier_number)
+
+
+def after_ranges(
+    producer: ProducerState, ranges: Iterable[tuple[ProducerSeen, bool, BarrierNumber]], barrier_number: BarrierNumber
+) -> Step:
+    """The same for all ranges of a batch, each with its `is_consecutive` and `read_since`."""
+    spans, emitted = dict(producer.spans), list[Finding]()
+    for fact, is_consecutive, read_since in ranges:
+        partition = fact.partition
+        prior = spans.get(partition)
+        if prior is None and fact.joined is None:  # as usual
+            span = _opened(fact, barrier_number, read_since)
+        else:
+            span, findings = _followed(producer, prior, fact, barrier_number, is_consecutive, read_since)
+            emitted.extend(findings)
+        if span is not None:
+            spans[partition] = span
+        elif prior is not None:
+            del spans[partition]
+    after = ProducerState(producer.producer_id, spans, producer.view, producer.emissions, producer.begun)
+    return Step(after, tuple(emitted))
+
+
+def _followed(
+    producer: ProducerState,
+    prior: Span | None,
+    fact: ProducerSeen,
+    barrier_number: BarrierNumber,
+    is_consecutive: bool,  # noqa: FBT001 - one call a range
+    read_since: BarrierNumber,
+) -> tuple[Span | None, tuple[Finding, ...]]:
+    """The span after a range, and what the range shows about the one before."""
     if prior is not None and prior.topic_id == fact.topic_id and is_past(prior, fact):
-        return Step(producer)
+        return prior, ()
     emitted: tuple[Finding, ...] = ()
     if prior is not None and prior.topic_id != fact.topic_id:
         emitted = ended(producer.producer_id, fact.partition, prior, SpanEvent.PARTITION_GONE)
@@ -213,7 +243,7 @@ def after_range(
         span = extended(prior, fact, read_since)
     if span is not None and joined is not None and joined.start_offset == span.start_offset:
         span = absorbed(span)
-    return Step(_with_span(producer, fact.partition, span), emitted)
+    return span, emitted
 
 
 def after_notice(producer: ProducerState, notice: PartitionNotice) -> Step:

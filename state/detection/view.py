@@ -1,6 +1,6 @@
 """Applies one fact to a producer (`apply`), and has what records of `__transaction_state` do to its coordinator's view.
 
-span.py has what data and markers do. Pure.
+span.py has what data and markers do. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -54,8 +54,6 @@ from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict, family_of
 #
 # A range may begin within a transaction, and have the next one as well. The fold of the range cannot judge the epoch of
 # the next one (NEXT): the state does, which has the Ongoing record of the first.
-#
-# Pure: no I/O, no clock.
 
 _OPEN = frozenset({EpochUse.UNJUDGED, EpochUse.NEXT})  # the views of earlier ranges decide
 
@@ -87,22 +85,27 @@ def follow(
         is_consecutive: False if something between the two was not read or is no longer there.
     """
     same = prior if prior is not None and is_consecutive and is_same_transaction(prior, view) else None
-    if same is not None and view.state.is_complete and not view.participants:
+    participants = view.participants
+    if same is not None and view.state.is_complete and not participants:
         # Complete* does not contain its partitions; they are needed for the reason of a hang, and for its outcome.
-        view = replace(view, participants=same.participants)
+        participants = same.participants
     if prior is not None and appended_under(prior) != appended_under(view):
         is_consecutive, same = False, None  # the election between them may have removed records that were never read
     if view.state is TransactionState.EMPTY:
         return _after_init(prior, view, is_consecutive=is_consecutive)
-    if view.epoch_use not in _OPEN and not _was_out_before(prior, view, same):
+    is_judged = view.epoch_use not in _OPEN and not _was_out_before(prior, view, same)
+    if same is not None and not is_judged:
+        use = at_its_end(view, same.data_epoch, same.epoch_use)
+        return replace(view, participants=participants, data_epoch=same.data_epoch, epoch_use=use)
+    if participants is not view.participants:
+        view = replace(view, participants=participants)
+    if is_judged:
         return view
-    if same is not None:
-        return at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
     before = _after_end(prior, decided) if prior is not None and is_consecutive else None
     if before is not None and _began_before_its_range(before) and _has_reached(before, view.data_epoch):
         return replace(view, epoch_use=EpochUse.NEXT)
     use = use_of(before, view.data_epoch) if view.data_epoch is not None else EpochUse.SHARED
-    return at_its_end(replace(view, epoch_use=use))
+    return replace(view, epoch_use=at_its_end(view, view.data_epoch, use))
 
 
 def _began_before_its_range(ended: CoordinatorView) -> bool:
@@ -256,10 +259,10 @@ def use_of(prior: CoordinatorView | None, epoch: ProducerEpoch) -> EpochUse:
     return prior.epoch_use if prior.state is TransactionState.EMPTY else EpochUse.RAISED
 
 
-def at_its_end(view: CoordinatorView) -> CoordinatorView:
+def at_its_end(view: CoordinatorView, data_epoch: ProducerEpoch | None, use: EpochUse) -> EpochUse:
     """A RAISED epoch becomes SHARED if the end does not raise it: two transactions then have markers of this epoch."""
-    is_left = view.state is not TransactionState.ONGOING and view.producer_epoch == view.data_epoch
-    return replace(view, epoch_use=EpochUse.SHARED) if is_left and view.epoch_use is EpochUse.RAISED else view
+    is_left = view.state is not TransactionState.ONGOING and view.producer_epoch == data_epoch
+    return EpochUse.SHARED if is_left and use is EpochUse.RAISED else use
 
 
 # How a transaction that was live before a range has ended in it, and who ended it, by the coordinators' log alone.
@@ -275,8 +278,6 @@ def at_its_end(view: CoordinatorView) -> CoordinatorView:
 # Only a client commits. A client of version 0 or 1 aborts under the same epoch, and from version 2 on it raises the
 # epoch by one. A coordinator that aborts by itself, at the timeout or for a new InitProducerId, raises it in every
 # version. So a raised epoch proves the coordinator only if the client's version does not raise it.
-#
-# Pure: no I/O, no clock.
 
 RAISES_EPOCH = 2  # the first transaction.version in which the client's EndTxn raises the epoch
 _COMMIT = "commit"
@@ -370,8 +371,6 @@ def _began_with(prepared: CoordinatorView) -> ProducerEpoch | None:
 #   * The name stays. The fresh read describes both ids, and with two ids it confirms no hang
 #     (evidence/confirmation.py).
 #   * No stray write is proven: the other id may have owned the data.
-#
-# Pure: no I/O, no clock.
 
 
 def is_of_another_id(known: CoordinatorView | None, view: CoordinatorView) -> bool:

@@ -152,7 +152,6 @@ class TransactionSeen(Variant, frozen=True):
     Attributes:
         view: the state after the range.
         held: partitions that were participants of a live transaction somewhere in the range.
-        ended: completion times of the transactions that were both prepared and completed in the range.
         first_end: the Complete* record that ends a transaction prepared before the range, or None.
         is_past: the transaction was idle before reading of its log began (or began again); it matters only if the
             producer id is awaited.
@@ -162,10 +161,21 @@ class TransactionSeen(Variant, frozen=True):
     producer_id: ProducerId
     view: CoordinatorView
     held: frozenset[TopicPartition] = frozenset()
-    ended: tuple[Latencies, ...] = ()
     first_end: Completion | None = None
     is_past: bool = False
     decided: FirstDecision | None = None
+
+
+class CompletionTimes(Variant, frozen=True):
+    """How long the transactions took to end that a range has both prepared and completed. Sent to one bucket.
+
+    Attributes:
+        log: the partition of the coordinators' log.
+        latencies: the sums of their durations.
+    """
+
+    log: TopicPartition
+    latencies: tuple[Latencies, ...]
 
 
 class TransactionalIdGone(Variant, frozen=True):
@@ -428,6 +438,7 @@ class Barrier(Variant, frozen=True):
 Fact = (
     ProducerSeen
     | TransactionSeen
+    | CompletionTimes
     | TransactionalIdGone
     | PartitionNotice
     | CensusTaken

@@ -7,13 +7,11 @@ from typing import NamedTuple
 
 from txnwatch.state.model.values import Offset, TimestampMs
 from txnwatch.streaming.wire.internal_topics import (
-    NO_VALUE,
     QuickDecoded,
     TransactionLogValue,
     decode_key,
     decode_value,
     quick_decode,
-    quick_value,
 )
 from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, Record, end_of_entry, header_at, records
 
@@ -49,11 +47,6 @@ def logged_record(record: Record) -> LoggedRecord | None:
         return None
     value = decode_value(record.value) if record.value is not None else None
     return LoggedRecord(name, record.offset, TimestampMs(record.timestamp), value)
-
-
-def quick_record(seen: QuickDecoded) -> LoggedRecord:
-    """The record of a batch that `quick_decode` has accepted."""
-    return LoggedRecord(seen[4].decode(), seen[1], seen[3], None if seen[8] == NO_VALUE else quick_value(seen))
 
 
 def batch_at(raw: bytes, at: int) -> QuickDecoded | BatchHeader:

@@ -60,7 +60,7 @@ def _fetch_request(cluster: Cluster, reads: Sequence[RangeReading[Fold]], max_by
                 FetchRequest.FetchTopic.FetchPartition(
                     version=version,
                     partition=read.partition.partition,
-                    current_leader_epoch=_leader_epoch(cluster, read),
+                    current_leader_epoch=epoch_to_ask_under(cluster, read),
                     fetch_offset=read.fold.position,
                     last_fetched_epoch=encoded(read.last_fetched_epoch if version >= _DIVERGING_EPOCH_SINCE else None),
                     log_start_offset=NONE,
@@ -89,7 +89,7 @@ def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any
     return FetchRequest.FetchTopic(version=version, partitions=partitions, **named)
 
 
-def _leader_epoch(cluster: Cluster, read: RangeReading[Fold]) -> int:
+def epoch_to_ask_under(cluster: Cluster, read: RangeReading[Fold]) -> int:
     """The youngest epoch that is known: a leader that was deposed before the end was listed must not answer."""
     info = cluster.known.info(read.partition)
     known = (info.leader_epoch if info is not None else None, read.wanted.end_epoch)

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection.view import begun, decision_after, decision_of, follow
 from txnwatch.state.model.completion_latency import Completion, Tally
-from txnwatch.state.model.facts import FirstDecision, TransactionalIdGone, TransactionSeen
+from txnwatch.state.model.facts import CompletionTimes, FirstDecision, TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
@@ -40,13 +40,14 @@ from txnwatch.streaming.log.coordinator_records import (
     LoggedRecord,
     batch_at,
     logged_records,
-    quick_record,
 )
 from txnwatch.streaming.wire.internal_topics import (
     NO_PARTICIPANTS,
     NO_PRODUCER_ID,
+    NO_VALUE,
     QuickDecoded,
     TransactionLogValue,
+    quick_participants,
 )
 from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, header_at
 
@@ -107,6 +108,28 @@ def view_of(
     )
 
 
+def quick_view(seen: QuickDecoded, log_partition: int) -> CoordinatorView:
+    """What a batch shows that `quick_decode` has accepted, and that is no tombstone; equals `view_of` its record."""
+    (
+        _, offset, leader_epoch, timestamp_ms, name, _, _, _,
+        version, epoch, timeout_ms, state, partitions, updated_ms, start_ms, client_version,
+    ) = seen  # fmt: skip
+    return CoordinatorView(
+        name.decode(),
+        log_partition,
+        offset,
+        state,
+        epoch,
+        DurationMs(timeout_ms),
+        start_ms,
+        updated_ms,
+        timestamp_ms,
+        quick_participants(version, partitions),
+        coordinator_epoch=CoordinatorEpoch(leader_epoch),
+        client_transaction_version=client_version,
+    )
+
+
 @dataclass(slots=True)
 class Stamps:
     """Timestamps of the records that one leader has appended: the lowest and the last."""
@@ -123,13 +146,12 @@ class RangeUse:
     Attributes:
         view: None before the first record.
         held: partitions of its live transactions.
-        ended, first_end, decided: as in TransactionSeen.
+        first_end, decided: as in TransactionSeen.
     """
 
     producer_id: ProducerId
     view: CoordinatorView | None = None
     held: frozenset[TopicPartition] = NO_PARTICIPANTS
-    ended: Tally | None = None
     first_end: Completion | None = None
     decided: FirstDecision | None = None
 
@@ -138,14 +160,6 @@ class RangeUse:
         """The view after a record."""
         assert self.view is not None
         return self.view
-
-    def time(self, end: Completion) -> None:
-        """Measures a transaction that ends here; if it was prepared before the range, the state measures it."""
-        if self.view is None:
-            self.first_end = end
-        elif self.view.state.is_prepare:
-            self.ended = self.ended or Tally()
-            self.ended.finish(self.view, end)
 
 
 class TransactionFold(CoordinatorLogWalker):
@@ -172,6 +186,7 @@ class TransactionFold(CoordinatorLogWalker):
         self._uses: dict[Use, RangeUse] = {}
         self._owner: dict[str, RangeUse] = {}
         self._gone: dict[str, Offset] = {}
+        self._ended = Tally()
 
     def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[Offset, Offset] | None = None) -> None:
         """Walks the `records` of one Fetch response.
@@ -217,13 +232,23 @@ class TransactionFold(CoordinatorLogWalker):
     def take_usual(self, at: int, seen: QuickDecoded) -> None:
         """Folds a batch that `quick_decode` has accepted; it begins at a byte of `raw`."""
         del at
-        self._take(quick_record(seen), seen[2])
+        if seen[8] == NO_VALUE:
+            self._tombstone(seen[4].decode(), seen[1])
+        else:
+            previous_id = seen[6] if seen[6] >= 0 else None
+            self._value(quick_view(seen, self.log.partition), seen[5], previous_id)
 
     def take_unusual(self, records: list[LoggedRecord], at: int, header: BatchHeader) -> None:
         """Folds the records of any other batch."""
         del at
+        epoch = CoordinatorEpoch(header.leader_epoch)
         for record in records:
-            self._take(record, header.leader_epoch)
+            value = record.value
+            if value is None:
+                self._tombstone(record.transactional_id, record.offset)
+            else:
+                view = view_of(record, value, self.log.partition, epoch)
+                self._value(view, value.producer_id, value.previous_producer_id)
 
     def beyond_end(self, header: BatchHeader) -> None:
         """Notes the hole at the end of the range, if there is one."""
@@ -248,12 +273,6 @@ class TransactionFold(CoordinatorLogWalker):
         stamps.lowest_ms = min(stamps.lowest_ms, timestamp_ms)
         stamps.last_ms = timestamp_ms
 
-    def _take(self, record: LoggedRecord, leader_epoch: LeaderEpoch) -> None:
-        if record.value is None:
-            self._tombstone(record.transactional_id, record.offset)
-        else:
-            self._value(record, record.value, leader_epoch)
-
     def _tombstone(self, transactional_id: str, offset: Offset) -> None:
         self._gone[transactional_id] = offset
         use = self._owner.get(transactional_id)
@@ -262,35 +281,37 @@ class TransactionFold(CoordinatorLogWalker):
                 use.decided = None  # what follows is of another life of the id, and proves nothing about this one
             use.view = replace(use.last_view, state=TransactionState.DEAD, log_offset=offset)
 
-    def _value(self, record: LoggedRecord, value: TransactionLogValue, leader_epoch: LeaderEpoch) -> None:
-        coordinator_epoch, transactional_id = CoordinatorEpoch(leader_epoch), record.transactional_id
-        view = view_of(record, value, self.log.partition, coordinator_epoch)
-        is_new, end = record.offset >= self.backlog_end, None
+    def _value(self, view: CoordinatorView, producer_id: ProducerId, previous_id: ProducerId | None) -> None:
+        transactional_id = view.transactional_id
+        is_new, end = view.log_offset >= self.backlog_end, None
         if is_new and view.state.is_complete:
-            end = Completion(view.state, view.record_timestamp_ms, view.last_update_ms, coordinator_epoch)
+            assert view.coordinator_epoch is not None
+            end = Completion(view.state, view.record_timestamp_ms, view.last_update_ms, view.coordinator_epoch)
         use = self._owner.get(transactional_id)
-        previous = value.previous_producer_id
-        if (
-            use is None
-            or use.producer_id != value.producer_id
-            or (previous is not None and previous != use.producer_id)
-        ):
-            formers = {value.producer_id if use is None else use.producer_id}
-            if previous is not None:
-                formers.add(previous)
-            for former in formers - {value.producer_id}:
-                self._supersede(self._use(former, transactional_id), view, value.producer_id, end, is_new=is_new)
-            use = self._owner[transactional_id] = self._use(value.producer_id, transactional_id)
+        if use is None or use.producer_id != producer_id or (previous_id is not None and previous_id != producer_id):
+            formers = {producer_id if use is None else use.producer_id}
+            if previous_id is not None:
+                formers.add(previous_id)
+            for former in formers - {producer_id}:
+                self._supersede(self._use(former, transactional_id), view, producer_id, end, is_new=is_new)
+            use = self._owner[transactional_id] = self._use(producer_id, transactional_id)
         if view.is_live and view.participants is not use.held:
             use.held = use.held | view.participants if use.held else view.participants
         if end is not None:
-            use.time(end)
+            self._time(use, end)
         if is_new:
             self._decide(use, view, view.producer_epoch)
         prior, use.view = use.view, begun(view)
         if prior is not None or self.last_hole_end > self.start:
             is_consecutive = prior is not None and prior.log_offset >= self.last_hole_end
             use.view = follow(prior, use.view, is_consecutive=is_consecutive)
+
+    def _time(self, use: RangeUse, end: Completion) -> None:
+        """Times a transaction that ends here; if it was prepared before the range, the state times it."""
+        if use.view is None:
+            use.first_end = end
+        else:
+            self._ended.finish(use.view, end)
 
     def _use(self, producer_id: ProducerId, transactional_id: str) -> RangeUse:
         return self._uses.setdefault((producer_id, transactional_id), RangeUse(producer_id))
@@ -309,14 +330,14 @@ class TransactionFold(CoordinatorLogWalker):
         self, former: RangeUse, view: CoordinatorView, successor: ProducerId, end: Completion | None, *, is_new: bool
     ) -> None:
         if end is not None:
-            former.time(end)
+            self._time(former, end)
         if is_new:
             self._decide(former, view, None)
         held = former.view.participants if former.view is not None else NO_PARTICIPANTS
         former.view = replace(view, superseded_by=successor, participants=held)
 
-    def facts(self, *, is_first: bool = False) -> Iterator[TransactionSeen | TransactionalIdGone]:
-        """One fact for each use of a producer id in the range, and the last tombstone of each id that has one.
+    def facts(self, *, is_first: bool = False) -> Iterator[TransactionSeen | TransactionalIdGone | CompletionTimes]:
+        """One fact for each use of a producer id, the last tombstone of each id that has one, and completion times.
 
         A tombstone counts even if the id has come back since: it ends what was known under a former producer id, which
         the new records do not name. The new records have higher offsets and take precedence.
@@ -329,11 +350,13 @@ class TransactionFold(CoordinatorLogWalker):
             is_past = not view.is_live and view.log_offset < self.backlog_end
             if not (is_past and is_first):
                 held = use.held - view.participants if view.is_live else use.held
-                ended = use.ended.latencies() if use.ended is not None else ()
-                yield TransactionSeen(use.producer_id, view, held, ended, use.first_end, is_past, use.decided)
+                yield TransactionSeen(use.producer_id, view, held, use.first_end, is_past, use.decided)
         for transactional_id, offset in self._gone.items():
             if offset >= self.backlog_end or not is_first:
                 yield TransactionalIdGone(transactional_id, self.log.partition, offset)
+        latencies = self._ended.latencies()
+        if latencies:
+            yield CompletionTimes(self.log, latencies)
 
     def forget_idle_backlog(self) -> None:
         """Forgets idle ids whose records are all below `backlog_end`; a later record counts as the first of its id.
@@ -523,7 +546,7 @@ class FirstReadFold(TransactionFold):
         self._at, self._ids, self._previous = array("q"), array("q"), array("q")
         self._names, self._whole = array("q"), array("q")
 
-    def facts(self, *, is_first: bool = True) -> Iterator[TransactionSeen | TransactionalIdGone]:
+    def facts(self, *, is_first: bool = True) -> Iterator[TransactionSeen | TransactionalIdGone | CompletionTimes]:
         """The facts of each producer id that ends live, and of the records from `backlog_end` on."""
         assert is_first, "idle transactions were not folded"
         self.condense()

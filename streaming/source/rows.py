@@ -17,6 +17,7 @@ import pyarrow as pa
 from msgspec import Struct, inspect
 
 from txnwatch.state.model.facts import (
+    CompletionTimes,
     DataRead,
     Fact,
     LastStable,
@@ -65,7 +66,7 @@ def _by_bucket(facts: Iterable[Fact], buckets: int) -> tuple[list[list[Fact]], l
     for fact in facts:
         if isinstance(fact, ProducerSeen | TransactionSeen | OpenDescribed):
             own[bucket_of(fact.producer_id, buckets)].append(fact)
-        elif isinstance(fact, LastStable | Throttled | DataRead):
+        elif isinstance(fact, LastStable | Throttled | DataRead | CompletionTimes):
             own[PARTITION_BUCKET].append(fact)
         else:
             shared.append(fact)

@@ -184,11 +184,11 @@ def _tag(tags: dict[int, memoryview], tag: int, read: Callable[[Reader, str], in
 # The lengths in a batch decide where its fields are. So the first batch with some lengths is followed byte by byte, and
 # its layout is kept: then one call takes all fields of each batch with the same lengths.
 #
-# Law: `quick_decode` and `quick_value` return what the exact decoders (record_batch.py and `decode_value`) would return
-# for the same bytes, or None. None means only that the caller has to decode the batch. So each byte between the fields
-# of an accepted batch is compared with what it has to be, except for the checksum and the producer in the header. A
-# usual batch has one plain record, an ASCII name, a value of version 0 or 1, and the tags that brokers write, in the
-# order in which they write them.
+# Law: `quick_decode` returns what the exact decoders (record_batch.py and `decode_value`) would return for the same
+# bytes, or None. None means only that the caller has to decode the batch. So each byte between the fields of an
+# accepted batch is compared with what it has to be, except for the checksum and the producer in the header. A usual
+# batch has one plain record, an ASCII name, a value of version 0 or 1, and the tags that brokers write, in the order in
+# which they write them.
 
 NO_PRODUCER_ID = ProducerId(-1)
 
@@ -330,35 +330,10 @@ def _laid_out(
     return fields.unpack_from, fields.size, form, before_name, before_value, version, has_previous
 
 
-def quick_value(seen: QuickDecoded) -> TransactionLogValue:
-    """The value of a batch that `quick_decode` has accepted, and that is no tombstone."""
-    (
-        _, _, _, _, _, producer_id, previous_id, _,
-        version, epoch, timeout_ms, state, partitions, updated_ms, start_ms, client_version,
-    ) = seen  # fmt: skip
-    return TransactionLogValue(
-        version,
-        producer_id,
-        epoch,
-        timeout_ms,
-        state,
-        _quick_partitions(version, partitions),
-        updated_ms,
-        start_ms,
-        previous_id if previous_id >= 0 else None,
-        None,
-        client_version,
-    )
-
-
 @lru_cache(_REMEMBERED)
-def _quick_partitions(version: int, encoded: bytes) -> TopicPartitions | None:
-    return _partitions(Reader(encoded), flexible=version >= 1)
-
-
 def quick_participants(version: int, encoded: bytes) -> frozenset[TopicPartition]:
     """As TransactionLogValue.participants, of encoded partitions that `quick_decode` has accepted."""
-    found = _quick_partitions(version, encoded)
+    found = _partitions(Reader(encoded), flexible=version >= 1)
     return _participants(found) if found else NO_PARTICIPANTS
 
 

@@ -20,13 +20,21 @@ def worlds(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def world(worlds: Worlds, version: str) -> FaultWorld:
-    """The world of this test's version."""
-    return worlds.of(version)
+def way() -> str:
+    """How the watch finds out about data; a test that has both is parametrised."""
+    return "scanned"
 
 
-@pytest.fixture(scope="session")
-def results(request: pytest.FixtureRequest) -> Results | None:
-    """Where results go. None if no results are requested: then no other tool runs either."""
+@pytest.fixture
+def world(worlds: Worlds, version: str, way: str) -> FaultWorld:
+    """The world of this test's version and way."""
+    return worlds.of(version, way)
+
+
+@pytest.fixture
+def results(request: pytest.FixtureRequest, way: str) -> Results | None:
+    """Where results go, a file for each way. None if no results are requested: then no other tool runs either."""
     path = request.config.getoption("--fault-results")
-    return Results.at(path) if path is not None else None
+    if path is None:
+        return None
+    return Results.at(path if way == "scanned" else path.with_stem(f"{path.stem}-{way.replace('_', '-')}"))

@@ -42,12 +42,10 @@ class Written:
     """What a broker has left on its disk, and what is known about it from elsewhere."""
 
     kafka: EmbeddedKafka
-    older: EmbeddedKafka
     open_id: int
     open_from: int
     end: int
     console: str
-    older_console: str
 
     def file(self, partition: TopicPartition, suffix: str) -> Path:
         """The newest file of the partition with this suffix."""
@@ -66,7 +64,15 @@ class Written:
 
 @pytest.fixture(scope="module")
 def written(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
-    directory = tmp_path_factory.mktemp(NAME)
+    with files_of(clusters, tmp_path_factory.mktemp(NAME)) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def files_of(
+    clusters: Clusters, directory: Path, tools: EmbeddedKafka | None = None, formatter: str = FORMATTER
+) -> Iterator[Written]:
+    """The files of a broker that has stopped, and its log as the console consumer of some tools printed it."""
     kafka = clusters.start(NAME, lambda: EmbeddedKafka(directory, properties=PROPERTIES))
     with contextlib.closing(connect(kafka)) as cluster:
         create_topic(cluster, ORDERS.topic)
@@ -83,18 +89,13 @@ def written(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
         stays_open.produce(ORDERS, [b"four"])
         end = list_extents(cluster, [ORDERS])[ORDERS].end
         count = list_extents(cluster, [LOG])[LOG].end
-    older = EmbeddedKafka(directory / "older", version=OLDER)
-    older.directory.mkdir()
-    consoles = [
-        tools.tool(
-            "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *("--bootstrap-server", kafka.bootstrap_servers, "--topic", LOG.topic, "--from-beginning"),
-            *("--formatter", formatter, "--max-messages", str(count), "--timeout-ms", "20000"),
-        ).stdout
-        for tools, formatter in ((kafka, FORMATTER), (older, OLDER_FORMATTER))
-    ]
+    console = (tools or kafka).tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", kafka.bootstrap_servers, "--topic", LOG.topic, "--from-beginning"),
+        *("--formatter", formatter, "--max-messages", str(count), "--timeout-ms", "20000"),
+    )
     kafka.stop()
-    yield Written(kafka, older, stays_open.producer_id, first, end, *consoles)
+    yield Written(kafka, stays_open.producer_id, first, end, console.stdout)
     clusters.end(NAME)
 
 
@@ -189,21 +190,24 @@ def test_the_output_of_kafkas_tools_is_read_as_the_segment(
     assert decoded(capsys, pasted) == [{**row, **unknown} for row in there]
 
 
+@pytest.mark.long
 def test_the_output_of_older_tools_is_read_as_far_as_it_goes(
-    written: Written, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    clusters: Clusters, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    path = written.file(LOG, ".log")
-    there = decoded(capsys, path)
-    pasted = tmp_path / "pasted.txt"
-    done = written.older.tool("kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(path))
-    not_there = dict.fromkeys(["version", "previous_producer_id", "next_producer_id", "client_transaction_version"])
-    for text, missing in (
-        (done.stdout, ["start_time_ms"]),
-        (written.older_console, ["partition", "offset", "timestamp_ms"]),
-    ):
-        pasted.write_text(text)
-        expected = [{**row, **not_there, **dict.fromkeys(missing)} for row in there]
-        assert without_null(decoded(capsys, pasted)) == without_null(expected)
+    older = EmbeddedKafka(tmp_path / "older", version=OLDER)
+    older.directory.mkdir()
+    with files_of(clusters, tmp_path / "newest", older, OLDER_FORMATTER) as written:
+        path, pasted = written.file(LOG, ".log"), tmp_path / "pasted.txt"
+        there = decoded(capsys, path)
+        dump = older.tool("kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(path)).stdout
+        not_there = dict.fromkeys(["version", "previous_producer_id", "next_producer_id", "client_transaction_version"])
+        for text, missing in (
+            (dump, ["start_time_ms"]),
+            (written.console, ["partition", "offset", "timestamp_ms"]),
+        ):
+            pasted.write_text(text)
+            expected = [{**row, **not_there, **dict.fromkeys(missing)} for row in there]
+            assert without_null(decoded(capsys, pasted)) == without_null(expected)
 
 
 def without_null(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

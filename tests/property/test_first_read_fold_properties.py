@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from support.coordinator_logs import Placed, coordinator_logs
+from support.quick_batches import quickly_shown, shown_by
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.values import log_numbered
 from txnwatch.streaming.audit.coordinator_history import IdHistoryFold
 from txnwatch.streaming.log import coordinator_records as records_module
-from txnwatch.streaming.log.coordinator_records import logged_records, quick_record
+from txnwatch.streaming.log.coordinator_records import logged_records
 from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
 from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, quick_decode
 from txnwatch.streaming.wire.record_batch import walk
@@ -150,7 +151,7 @@ def test_a_quick_decode_equals_decoding_or_is_none(log: list[Placed], damages: l
         ((position, header),) = walk(raw)
         (record,) = logged_records(raw, position, header)
         value = record.value
-        assert quick_record(seen) == record
+        assert quickly_shown(seen) == shown_by(record)
         assert seen[:8] == (
             len(raw),
             record.offset,

@@ -23,7 +23,7 @@ from txnwatch.state.detection.reading import unread_in
 from txnwatch.state.detection.span import Step
 from txnwatch.state.detection.view import ProducerFact, apply
 from txnwatch.state.model.errors import CheckpointError
-from txnwatch.state.model.facts import Barrier, DataRead, Fact, LastStable, Throttled
+from txnwatch.state.model.facts import Barrier, CompletionTimes, DataRead, Fact, LastStable, Throttled
 from txnwatch.state.model.findings import StrayWrite
 from txnwatch.state.model.serializer import VERSION_BYTES
 from txnwatch.state.model.transaction import CoordinatorView, ProducerState
@@ -106,12 +106,15 @@ def test_everything_in_a_bucket_is_stored_but_what_is_derived() -> None:
     assert {spec.name for spec in fields(BucketState)} == stored | derived
 
 
+FOR_ONE_BUCKET = LastStable | Throttled | DataRead | CompletionTimes
+
+
 @given(st.lists(st.one_of(facts, barriers), min_size=1, max_size=8), st.integers(1, 4))
 def test_facts_survive_packing(batch: list[Fact], bucket_count: int) -> None:
     blobs = dict(pack_facts(batch, bucket_count))
     for bucket in range(bucket_count):
         back = unpack_facts(blobs[bucket]) if bucket in blobs else []
-        of_bucket = [fact for fact in batch if bucket == 0 or not isinstance(fact, LastStable | Throttled | DataRead)]
+        of_bucket = [fact for fact in batch if bucket == 0 or not isinstance(fact, FOR_ONE_BUCKET)]
         expected = [fact for fact in of_bucket if getattr(fact, "producer_id", bucket) % bucket_count == bucket]
         for fact in expected:
             back.remove(fact)
@@ -128,7 +131,7 @@ def test_facts_survive_arrow(batch: list[Fact], bucket_count: int) -> None:
     rows = FACTS.record_batch(fact_rows(batch, bucket_count)).to_pylist()
     for bucket in range(bucket_count):
         back = [fact_of(row) for row in rows if row["bucket"] == bucket]
-        of_bucket = [fact for fact in batch if bucket == 0 or not isinstance(fact, LastStable | Throttled | DataRead)]
+        of_bucket = [fact for fact in batch if bucket == 0 or not isinstance(fact, FOR_ONE_BUCKET)]
         expected = [fact for fact in of_bucket if getattr(fact, "producer_id", bucket) % bucket_count == bucket]
         for fact in expected:
             back.remove(fact)

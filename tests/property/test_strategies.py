@@ -25,6 +25,7 @@ FACTS: dict[type[object], st.SearchStrategy[object]] = {
     facts.OpenDescribed: drawn.open_described,
     facts.LastStable: drawn.last_stable_offsets,
     facts.Throttled: drawn.throttle_times,
+    facts.CompletionTimes: drawn.completion_times,
     facts.DataRead: drawn.data_read,
     facts.LogRead: drawn.log_reads,
     facts.Barrier: drawn.barriers,

@@ -1,4 +1,4 @@
-"""Bugs planted where data is read from a follower: whose log it has, and what it lacks."""
+"""Bugs planted where the replica that answers is chosen: whose log it has, and what it lacks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.source.tasks import TaskPlan
 from txnwatch.streaming.wire.fetch_response import PartitionData
+from txnwatch.streaming.wire.primitives import encoded
 
 
 class InARack(WorldReader):
@@ -53,7 +54,24 @@ class LagIsTheEnd(InARack):
         return view_like(self._LagView, super().new_view(world, rng), rng)
 
 
+class AnyLeaderListsTheEnd(WorldReader):
+    """A leader is asked under the epoch that the task knows, although its range was listed under a younger one."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        super().__init__(world, rng)
+        self.view.has_slow_tasks = True
+
+    def read(self, plan: TaskPlan) -> list[Fact]:
+        def known_to_the_task(cluster: Cluster, read: RangeReading) -> int:
+            info = cluster.known.info(read.partition)
+            return encoded(info.leader_epoch if info is not None else None)
+
+        with mock.patch.object(fetch, "epoch_to_ask_under", known_to_the_task):
+            return super().read(plan)
+
+
 MUTANTS_OF_FOLLOWERS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (EveryFollowerHasTheLog, DATA_IS_CUT, 330),
     (LagIsTheEnd, HEALTHY_AND_QUICK, 20),
+    (AnyLeaderListsTheEnd, DATA_IS_CUT, 260),
 )

@@ -23,7 +23,7 @@ from support.facts import DictStore, decode_bucket, encode_bucket
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import LastOpenLists
-from txnwatch.state.model.facts import Barrier, CensusTaken, Fact, PartitionNotice, StandsAt
+from txnwatch.state.model.facts import Barrier, CensusTaken, CompletionTimes, Fact, PartitionNotice, StandsAt
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusReason,
@@ -59,7 +59,8 @@ _SHARE_BEHIND = 0.4
 _MUCH = 300
 _SHARE_BY_LOOKS = 0.4  # no round of the census: only where a last stable offset stands is a leader asked
 _SHARE_LEFT_OUT = 0.6
-_SHARE_IN_A_RACK = 0.3  # data is read from followers where this is safe
+_IN_A_RACK = 0.3  # data is read from followers where this is safe
+_SLOW_TASKS = 0.3  # tasks have older metadata than their plan now and then
 _FIGURES = (BucketCount, OpenTransactions)
 _NOTHING = (CensusResult(()),)
 _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a batch, too
@@ -147,7 +148,7 @@ class WorldReader:
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
         self.has_rounds = chance.random() < 1 - _SHARE_BY_LOOKS
-        self.view.has_rack = chance.random() < _SHARE_IN_A_RACK
+        self.view.has_rack, self.view.has_slow_tasks = chance.random() < _IN_A_RACK, chance.random() < _SLOW_TASKS
         if not self.has_rounds:
             self.options = replace(self.options, census_interval_s=_NEVER_S)
             self.lister.options = self.lister.schedule.options = self.options
@@ -201,7 +202,7 @@ class WorldReader:
         """From now on nothing cuts a batch and every request is answered."""
         self.limits, self.crashes, self.lateness = Limits(), 0.0, 0.0
         self.view.unanswered = self.view.throttled = 0.0
-        self.options = replace(self.options, driver_file=None)
+        self.view.has_slow_tasks, self.options = False, replace(self.options, driver_file=None)
         self.lister.schedule.options = replace(self.options, heal_interval_s=0.0)
         self.lister.schedule.heal_due_s = 0.0
 
@@ -321,7 +322,7 @@ class WorldReader:
         with mock.patch.multiple(tasks, OFFSETS_WORTH_A_TASK=_TASK_SIZE, LOG_OFFSETS_WORTH_A_TASK=log_size):
             plans = plan_reads(self.done, found.end, self.options, self.lister.census_of(found.end.barrier))
         self.tasks = len(plans)
-        facts = [fact for plan in plans for fact in self.read(plan)]
+        facts = [fact for plan in plans for fact in self.read(plan) if not isinstance(fact, CompletionTimes)]
         self.rng.shuffle(facts)
         facts = self.facts(facts)
         barrier = next(fact for fact in facts if isinstance(fact, Barrier))

@@ -26,6 +26,7 @@ CLUSTER_ID = "simulated"
 _PATIENCE = 4
 _LEADER, _FOLLOWER = 1, 2
 _FENCED = 74  # FENCED_LEADER_EPOCH
+_OLD_METADATA = 0.5  # so often a task has them, where it is slow
 _UNCUT = 0.3  # so often a follower has not cut its log after an unclean election
 _REFUSED = Problem("TOPIC_AUTHORIZATION_FAILED", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _NO_ANSWER = Problem("REQUEST_TIMED_OUT")
@@ -40,6 +41,7 @@ class View:
         refreshed: the tick of the last Metadata answer.
         is_still: whether a listing takes no time and is always answered, so it draws nothing.
         has_rack: whether the followers of data are in the client's rack.
+        has_slow_tasks: whether a task may have the metadata of an earlier refresh.
     """
 
     def __init__(self, world: World, rng: random.Random, unanswered: float, throttled: float = 0.0) -> None:
@@ -49,7 +51,8 @@ class View:
         self.metadata: Metadata | None = None
         self.refreshed = self.reconnects = 0
         self.is_still = False
-        self.has_rack = False
+        self.has_rack = self.has_slow_tasks = False
+        self._earlier: Metadata | None = None
         self._answered_on: dict[int, str] = {}
         self._rng = rng
         self._rng_of_rechecks = random.Random(repr(rng.getstate()[1][:4]))  # the other draws stay the same
@@ -63,7 +66,7 @@ class View:
         self.world.churn()
         if self._rng.random() < self.unanswered:
             raise BrokerError("no broker answered")
-        self.refreshed = self.world.tick
+        self.refreshed, self._earlier = self.world.tick, self.metadata
         topics = self._shown()
         expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
         asked = self._metadata_of(expected - topics.keys() - {TRANSACTION_STATE_TOPIC})
@@ -186,12 +189,14 @@ class View:
 
     def read(self, read: RangeReading) -> None:
         """Fetches until the range is read, or for as long as patience lasts; then what is left is a gap."""
+        self._begin_task()
         patience = _PATIENCE
         while read.needs_fetch:
             patience = self._try(read, patience)
 
     def read_within(self, reads: list[RangeReading], budgets: list[Budget]) -> None:
         """The same for several ranges, round by round, until all are read or a budget is spent; a round is a second."""
+        self._begin_task()
         patience = dict.fromkeys(range(len(reads)), _PATIENCE)
         rounds = 0.0
         while pending := [number for number, read in enumerate(reads) if read.needs_fetch]:
@@ -200,6 +205,10 @@ class View:
             rounds += 1.0
             for budget in budgets:
                 budget.stop_spent(rounds)
+
+    def _begin_task(self) -> None:
+        if self.has_slow_tasks and self._earlier is not None and self._rng_of_followers.random() < _OLD_METADATA:
+            self.metadata = self._earlier
 
     def _try(self, read: RangeReading, patience: int) -> int:
         """One Fetch; returns the patience that is left."""
@@ -239,12 +248,22 @@ class View:
             return None
         if not log.has_leader or rng.random() < self.unanswered:
             return Problem("no leader")
+        return self.ask_leader(read, log, rng)
+
+    def ask_leader(self, read: RangeReading, log: PartitionLog, rng: random.Random) -> Problem | None:
+        """One Fetch from the leader. If the task knows an older epoch, the leader of that epoch may answer."""
+        replica, asked = log, fetch.epoch_to_ask_under(self, read)  # type: ignore[arg-type]
+        if self.has_slow_tasks and asked < log.epoch:
+            replica = log.follower(is_uncut=True)
+            if log.former is None or replica.epochs[-1][0] != asked:
+                return fetch.take_refusal(self, read, problem_of(_FENCED))  # type: ignore[arg-type]
+            self.world.seen["a deposed leader has answered"] += 1
         fetch.note_leader(self, read)  # type: ignore[arg-type]
-        answer = log.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(rng.random() * 6))
+        answer = replica.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(rng.random() * 6))
         if answer.error_code:
             return fetch.take_refusal(self, read, problem_of(answer.error_code))  # type: ignore[arg-type]
-        stable = log.last_stable_offset if isinstance(log, DataPartition) else None
-        fetch.take_records(read, _data_of(log, answer, stable))
+        stable = min(log.last_stable_offset, replica.high_watermark) if isinstance(log, DataPartition) else None
+        fetch.take_records(read, _data_of(replica, answer, stable))
         return None
 
     def ask_follower(self, read: RangeReading, log: PartitionLog) -> None:

@@ -48,6 +48,9 @@ _WATCH = (
     *("--coordinator-scan-interval-ms", "0", "--late-buffer-ms", "500", "--long-running-min-ms", "1000"),
 )
 
+# How the watch finds out about data: it reads all of it, or it looks at the partitions whose last stable offset stands.
+WAYS = {"scanned": (), "looked_at": ("--topics", "nothing")}
+
 # A watch that aborts by itself, at once.
 ABORTING = (
     *("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000"),
@@ -145,7 +148,7 @@ def started_world(
 
 
 class Worlds:
-    """One world at a time: who asks for another version ends the one before.
+    """One world at a time: who asks for another version, or another way, ends the one before.
 
     A fixture parametrised by version would be made anew whenever pytest sorts the scenarios in between.
     """
@@ -154,12 +157,14 @@ class Worlds:
         self._start = partial(started_world, clusters, made, "worlds", *flags)
         self._open = contextlib.ExitStack()
         self._world: FaultWorld | None = None
+        self._way = ""
 
-    def of(self, version: str) -> FaultWorld:
-        """The world of a version."""
-        if self._world is None or self._world.kafka.version != version:
+    def of(self, version: str, way: str = "scanned") -> FaultWorld:
+        """The world of a version, with a watch that finds out about data in this way (`WAYS`)."""
+        if self._world is None or (self._world.kafka.version, self._way) != (version, way):
             self.close()
-            self._world = self._open.enter_context(self._start(version=version))
+            self._world = self._open.enter_context(self._start(*WAYS[way], version=version))
+            self._way = way
         return self._world
 
     def close(self) -> None:

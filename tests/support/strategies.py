@@ -15,6 +15,7 @@ from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
     CensusTaken,
+    CompletionTimes,
     DataRead,
     Fact,
     FirstDecision,
@@ -330,7 +331,6 @@ transactions_seen = st.builds(
     producer_ids,
     logged_views,
     st.frozensets(data_partitions, max_size=2),
-    st.lists(latencies, max_size=2).map(tuple),
     st.none() | ends,
     st.booleans(),
     st.none()
@@ -338,6 +338,7 @@ transactions_seen = st.builds(
         FirstDecision, _decisions, st.none() | times, st.none() | epochs, offsets, times, st.booleans(), st.booleans()
     ),
 )
+completion_times = st.builds(CompletionTimes, logs, st.lists(latencies, max_size=2).map(tuple))
 ids_gone = st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_numbers, offsets)
 open_described = st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, st.none() | times, times)
 last_stable_offsets = st.builds(LastStable, data_partitions, topic_ids, offsets)
@@ -359,5 +360,6 @@ producer_facts: st.SearchStrategy[Fact] = st.one_of(
     notices,
 )
 facts: st.SearchStrategy[Fact] = st.one_of(
-    producer_facts, censuses, open_described, last_stable_offsets, throttle_times, data_read, log_reads
+    *(producer_facts, completion_times, censuses, open_described),
+    *(last_stable_offsets, throttle_times, data_read, log_reads),
 )

@@ -10,7 +10,7 @@ import pytest
 from support.log_lines import LogLines
 from support.waiting import eventually
 from txnwatch import spark_start
-from txnwatch.spark_start import INTERPRETER, NextStart, why_no_archive
+from txnwatch.spark_start import INTERPRETER, MADE_WITHIN_S, NextStart, why_no_archive
 
 _LONG_S = 20.0
 GIB = 1 << 30
@@ -27,8 +27,8 @@ def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def making(log: LogLines, code: str) -> NextStart:
-    made = NextStart(log, (*INTERPRETER, "-c", code))
+def making(log: LogLines, code: str, within_s: float = MADE_WITHIN_S) -> NextStart:
+    made = NextStart(log, (*INTERPRETER, "-c", code), within_s=within_s)
     made.begin()
     return made
 
@@ -71,6 +71,15 @@ def test_a_stop_ends_it_without_a_word(free: Path) -> None:
     eventually(lambda: not Path(f"/proc/{begun.read_text()}").exists(), _LONG_S, "its end")
     made.end()
     assert len(log) == 1
+
+
+def test_a_machine_without_a_free_processor_ends_it_in_time(free: Path) -> None:
+    log, begun = LogLines(), free / "begun"
+    code = f"import os, time; open({str(begun)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    making(log, code, within_s=2.0)
+    eventually(lambda: len(log) == 2, _LONG_S, "the report")
+    assert log[1].startswith("no archive of classes was made: it took more than 2 s; `txnwatch prepare` makes it")
+    assert not begun.exists() or not Path(f"/proc/{begun.read_text()}").exists()
 
 
 def test_where_it_may_not_be_made_the_line_says_why(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:

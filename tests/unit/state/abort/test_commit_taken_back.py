@@ -17,7 +17,7 @@ from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Case, Refused, Us
 from txnwatch.state.detection.view import after_record
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.proven_hang import proven
-from txnwatch.state.model.facts import TransactionSeen
+from txnwatch.state.model.facts import CompletionTimes, TransactionSeen
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import OutcomeDoubt, Refusal
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
@@ -60,6 +60,8 @@ def view_after(log: Log, cut: int) -> CoordinatorView:
         fold = TransactionFold(log_numbered(0), begin, end)
         fold.feed(b"".join(entry(at, *log[at]) for at in range(begin, end)))
         for fact in fold.facts():
+            if isinstance(fact, CompletionTimes):
+                continue
             assert isinstance(fact, TransactionSeen)
             known = after_record(known, fact.view, number, fact.decided, is_consecutive=True).producer
     assert known.view is not None

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from support.batches import COMMIT, CONTROL, LOG_APPEND_TIME, TIMESTAMP_MS, a_batch, a_record
+from support.quick_batches import Shown, fields_of, quick_fields, quickly_shown, shown_by
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.log.coordinator_records import logged_records, quick_record
-from txnwatch.streaming.wire.internal_topics import NO_VALUE, TransactionLogValue, quick_decode, quick_value
+from txnwatch.streaming.log.coordinator_records import logged_records
+from txnwatch.streaming.wire.internal_topics import NO_VALUE, TransactionLogValue, quick_decode
 from txnwatch.streaming.wire.record_batch import walk
 
 V1 = TransactionLogValue(1, 5, 0, 60_000, S.ONGOING, (("orders", (0, 1)),), 1, 1, 4, None, 2)
@@ -49,7 +50,7 @@ def test_records_of_brokers_are_decoded(value: TransactionLogValue | None, expec
     assert other[:8] == (2 + len(raw), 7, 3, TIMESTAMP_MS, b"app", *expected)
     assert (seen[8] == NO_VALUE) is (value is None)
     if value is not None:
-        assert quick_value(seen) == quick_value(other) == value
+        assert quick_fields(seen) == quick_fields(other) == fields_of(value)
     assert [quick_decode(raw[:size], 0) for size in range(len(raw))] == [None] * len(raw), "cut off"
 
 
@@ -59,7 +60,7 @@ def test_a_name_of_more_than_one_byte_of_length_and_the_brokers_stamp() -> None:
     seen = quick_decode(raw, 0)
     assert seen is not None
     assert seen[:8] == (len(raw), 7, 3, 99, name.encode(), 5, 4, True)
-    assert quick_value(seen) == V1
+    assert quick_fields(seen) == fields_of(V1)
 
 
 def test_batches_of_equal_lengths_and_other_layouts_are_decoded() -> None:
@@ -73,7 +74,7 @@ def test_batches_of_equal_lengths_and_other_layouts_are_decoded() -> None:
         for raw, value in zip(raws, values, strict=True):
             seen = quick_decode(raw, 0)
             assert seen is not None
-            assert quick_value(seen) == value
+            assert quick_fields(seen) == fields_of(value)
 
 
 def test_more_layouts_than_are_kept_are_all_decoded() -> None:
@@ -82,17 +83,17 @@ def test_more_layouts_than_are_kept_are_all_decoded() -> None:
         for value in values:
             seen = quick_decode(a_log_batch(a_key("x" * size), a_value(value)), 0)
             assert seen is not None
-            assert (seen[4], quick_value(seen)) == (b"x" * size, value)
+            assert (seen[4], quick_fields(seen)) == (b"x" * size, fields_of(value))
 
 
-def exactly(raw: bytes) -> tuple[object, ...] | None:
+def exactly(raw: bytes) -> tuple[Shown, int] | None:
     """What the exact decoders return for the only record; None if they refuse it."""
     try:
         ((at, header),) = walk(raw)
         (record,) = logged_records(raw, at, header)
     except (WireError, ValueError):
         return None
-    return record, header.leader_epoch
+    return shown_by(record), header.leader_epoch
 
 
 @pytest.mark.parametrize("value", [V1, V0, EMPTY, EMPTY_V0, replace(V1, previous_producer_id=None), None])
@@ -104,7 +105,7 @@ def test_a_batch_with_a_changed_byte_is_decoded_exactly_or_not_at_all(value: Tra
             other = bytearray(raw)
             other[at] ^= change
             seen = quick_decode(bytes(other), 0)
-            assert seen is None or (quick_record(seen), seen[2]) == exactly(bytes(other)), f"byte {at}"
+            assert seen is None or (quickly_shown(seen), seen[2]) == exactly(bytes(other)), f"byte {at}"
 
 
 def changed(value: TransactionLogValue, at: int, to: bytes) -> bytes:
