@@ -125,7 +125,7 @@ class ClusterGroups:
         Groups with members that have committed nothing of a partition cost one request more per 100 of them.
         """
         wanted = list(dict.fromkeys(partitions))
-        found: dict[TopicPartition, list[GroupOffset]] = {partition: [] for partition in wanted}
+        offsets: dict[TopicPartition, list[GroupOffset]] = {partition: [] for partition in wanted}
         problems: Counter[str] = Counter()
         try:
             committing, sharing, joined, workers = self._listed(problems) if wanted else ({}, {}, [], [])
@@ -133,15 +133,15 @@ class ClusterGroups:
             return GroupOffsets(dict.fromkeys(wanted, ()), (str(exc),))
         unknown = Unknown()
         for part in _parts(committing):
-            self._fetch(part, wanted, found, problems, unknown)
-        assigned = self._assigned(joined, found, unknown)
+            self._fetch(part, wanted, offsets, problems, unknown)
+        assigned = self._assigned(joined, offsets, unknown)
         problems.update(assigned.problems)
         for part in _parts(sharing):
-            self._share(part, wanted, found, problems)
+            self._share(part, wanted, offsets, problems)
         if wanted:
             self._note_hidden(problems)
         return GroupOffsets(
-            {partition: tuple(offsets) for partition, offsets in found.items()},
+            {partition: tuple(group_offsets) for partition, group_offsets in offsets.items()},
             tuple(f"{problem} ({count} groups)" if count > 1 else problem for problem, count in problems.items()),
             tuple(sorted(assigned.unknown)),
             connect_uses({at.topic for at in wanted}, shown_topics(self._cluster), workers),
@@ -154,28 +154,28 @@ class ClusterGroups:
     def find(self, group_id: str) -> FoundGroup:
         """Searches every broker for a group. Sends one request per broker, and one about the right."""
         problems: Counter[str] = Counter()
-        found = [group for group in self._rows(problems) if group.group_id == group_id]
-        if not found:
+        groups = [group for group in self._rows(problems) if group.group_id == group_id]
+        if not groups:
             self._note_hidden(problems)
-        return FoundGroup(found[0] if found else None, tuple(problems))
+        return FoundGroup(groups[0] if groups else None, tuple(problems))
 
     def names(self) -> tuple[list[str], tuple[str, ...]]:
         """The names of all groups that this user sees, and why some may be missing; one request per broker."""
         problems: Counter[str] = Counter()
-        found = [group.group_id for group in self._rows(problems)]
+        names = [group.group_id for group in self._rows(problems)]
         self._note_hidden(problems)
-        return found, tuple(problems)
+        return names, tuple(problems)
 
     def unstable(self, partition: TopicPartition) -> UnstableGroups:
         """The groups that do not get their committed offset of a partition, because it is pending in a transaction."""
         problems: Counter[str] = Counter()
         committing, *_ = self._listed(problems)
-        found: list[str] = []
+        unstable: list[str] = []
         for part in _parts(committing):
             asked = {node: [CommittedKey(name, partition) for name in groups] for node, groups in part.items()}
-            found += [key.group_id for key in stable_offsets(self._cluster, asked, problems).unstable]
+            unstable += [key.group_id for key in stable_offsets(self._cluster, asked, problems).unstable]
         self._note_hidden(problems)
-        return UnstableGroups(tuple(sorted(found)), tuple(problems))
+        return UnstableGroups(tuple(sorted(unstable)), tuple(problems))
 
     def offsets_of(self, group: KnownGroup) -> GroupPositions:
         """All committed offsets of one group, and what its members are assigned; of a share group its positions."""
@@ -186,28 +186,28 @@ class ClusterGroups:
         if isinstance(answer, BrokerError):
             return GroupPositions({}, (str(answer),))
         problems: Counter[str] = Counter()
-        found: dict[TopicPartition, Offset] = {}
+        offsets: dict[TopicPartition, Offset] = {}
         for row in answer.groups:
             if (refused := problem_of(row.error_code)) is not None:
                 problems[_why_unread(refused, "group")] += 1
             for topic in row.topics:
-                for one in topic.partitions:
-                    if (committed := present(one.committed_offset)) is not None and not one.error_code:
-                        found[TopicPartition(topic.name, one.partition_index)] = committed
+                for partition in topic.partitions:
+                    if (committed := present(partition.committed_offset)) is not None and not partition.error_code:
+                        offsets[TopicPartition(topic.name, partition.partition_index)] = committed
         assigned: frozenset[TopicPartition] = frozenset()
         if group.has_members:
             answer = read_assignments(self._cluster, [_to_describe(group)])
             problems.update(answer.problems)
             problems.update(answer.unknown.values())
             assigned = answer.partitions.get(group.group_id, frozenset())
-        return GroupPositions(found, tuple(problems), assigned - found.keys())
+        return GroupPositions(offsets, tuple(problems), assigned - offsets.keys())
 
     def _share_positions_of(self, group: KnownGroup) -> GroupPositions:
         problems: Counter[str] = Counter()
         if not read_committed_only(self._cluster, [group.group_id], problems):
             return GroupPositions({}, tuple(problems), is_never_stopped=not problems)
-        found = share_positions(self._cluster, group.coordinator, group.group_id, problems)
-        return GroupPositions(found, tuple(one for one in problems if one != NO_LAG))
+        positions = share_positions(self._cluster, group.coordinator, group.group_id, problems)
+        return GroupPositions(positions, tuple(problem for problem in problems if problem != NO_LAG))
 
     def _listed(
         self, problems: Counter[str]
@@ -231,17 +231,19 @@ class ClusterGroups:
         return committing, sharing, joined, workers
 
     def _assigned(
-        self, joined: Iterable[KnownGroup], found: dict[TopicPartition, list[GroupOffset]], unknown: Unknown
+        self, joined: Iterable[KnownGroup], offsets: dict[TopicPartition, list[GroupOffset]], unknown: Unknown
     ) -> Assignments:
         """Adds the groups that are assigned one of the partitions and have committed nothing of it."""
-        offsets = Counter(one.group_id for groups in found.values() for one in groups)
-        lacking = [one for one in joined if offsets[one.group_id] < len(found) and one.group_id not in unknown.groups]
+        counts = Counter(offset.group_id for group_offsets in offsets.values() for offset in group_offsets)
+        lacking = [
+            group for group in joined if counts[group.group_id] < len(offsets) and group.group_id not in unknown.groups
+        ]
         answer = read_assignments(self._cluster, map(_to_describe, lacking))
         for name, partitions in answer.partitions.items():
-            for at in partitions & found.keys():
-                is_new = all(one.group_id != name for one in found[at])
+            for at in partitions & offsets.keys():
+                is_new = all(offset.group_id != name for offset in offsets[at])
                 if is_new and (name, at) not in unknown.offsets:
-                    found[at].append(GroupOffset(name, None, has_members=True))
+                    offsets[at].append(GroupOffset(name, None, has_members=True))
         return answer
 
     def _rows(self, problems: Counter[str]) -> Iterator[KnownGroup]:
@@ -267,25 +269,27 @@ class ClusterGroups:
 
     def _share(
         self,
-        groups: dict[BrokerId, Groups],
+        by_broker: dict[BrokerId, Groups],
         wanted: Sequence[TopicPartition],
-        found: dict[TopicPartition, list[GroupOffset]],
+        offsets: dict[TopicPartition, list[GroupOffset]],
         problems: Counter[str],
     ) -> None:
-        members = {name: has_members for one in groups.values() for name, has_members in one.items()}
+        members = {name: has_members for groups in by_broker.values() for name, has_members in groups.items()}
         stopped_by_it = read_committed_only(self._cluster, list(members), problems)
         asked = {
-            node: names for node, one in groups.items() if (names := [name for name in one if name in stopped_by_it])
+            node: names
+            for node, groups in by_broker.items()
+            if (names := [name for name in groups if name in stopped_by_it])
         }
         for (_, partition), offset in share_offsets(self._cluster, asked, members, wanted, problems).items():
-            if partition in found:
-                found[partition].append(offset)
+            if partition in offsets:
+                offsets[partition].append(offset)
 
     def _fetch(
         self,
         groups: dict[BrokerId, Groups],
         wanted: Sequence[TopicPartition],
-        found: dict[TopicPartition, list[GroupOffset]],
+        offsets: dict[TopicPartition, list[GroupOffset]],
         problems: Counter[str],
         unknown: Unknown,
     ) -> None:
@@ -303,7 +307,7 @@ class ClusterGroups:
                     problems[_why_unread(refused, "group")] += 1
                     unknown.groups.add(row.group_id)
                 elif row.group_id in groups[node]:
-                    _take(row, groups[node], found, problems, unknown)
+                    _take(row, groups[node], offsets, problems, unknown)
 
 
 def shown_topics(cluster: Cluster) -> Iterator[str]:
@@ -322,7 +326,7 @@ def _parts(left: dict[BrokerId, Groups]) -> Iterator[dict[BrokerId, Groups]]:
 def _take(
     row: Any,
     groups: Groups,
-    found: dict[TopicPartition, list[GroupOffset]],
+    offsets: dict[TopicPartition, list[GroupOffset]],
     problems: Counter[str],
     unknown: Unknown,
 ) -> None:
@@ -332,13 +336,13 @@ def _take(
             if (refused := problem_of(partition.error_code)) is not None:
                 problems[_why_unread(refused, f"topic {topic.name}")] += 1
                 unknown.offsets.add((row.group_id, at))
-            elif (committed := present(partition.committed_offset)) is not None and at in found:
-                found[at].append(GroupOffset(row.group_id, committed, groups[row.group_id]))
+            elif (committed := present(partition.committed_offset)) is not None and at in offsets:
+                offsets[at].append(GroupOffset(row.group_id, committed, groups[row.group_id]))
 
 
 def _why_unread(refused: Problem, what: str) -> str:
-    found = refused.of("offsets of consumer groups")
-    return str(found.with_hint(f"DESCRIBE on the {what} is missing") if found.is_denied else found)
+    problem = refused.of("offsets of consumer groups")
+    return str(problem.with_hint(f"DESCRIBE on the {what} is missing") if problem.is_denied else problem)
 
 
 def _fetch_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition] | None) -> Any:

@@ -110,11 +110,11 @@ def plan_reads(
     start: SourceOffset, end: SourceOffset, options: SourceOptions, census: Census | None = None
 ) -> list[TaskPlan]:
     """The plans of one batch, one per task, with its census if there is one."""
-    ranges = [found for partition in end.positions for found in _ranges(start, end, partition)]
-    log = [found for found in ranges if not is_data(found.partition)]
-    data = [found for found in ranges if is_data(found.partition)]
-    history = [found for found in log if found.is_history]
-    tails = [found for found in log if not found.is_history]
+    ranges = [offset_range for partition in end.positions for offset_range in _ranges(start, end, partition)]
+    log = [offset_range for offset_range in ranges if not is_data(offset_range.partition)]
+    data = [offset_range for offset_range in ranges if is_data(offset_range.partition)]
+    history = [offset_range for offset_range in log if offset_range.is_history]
+    tails = [offset_range for offset_range in log if not offset_range.is_history]
     history_tasks = min(_worth(history, options, OFFSETS_WORTH_A_TASK), max(1, len(history)))
     tail_tasks = min(_worth(tails, options, LOG_OFFSETS_WORTH_A_TASK), max(1, len(tails)))
     tasks = max(_worth(data, options, OFFSETS_WORTH_A_TASK), history_tasks, tail_tasks)
@@ -202,33 +202,33 @@ def _goes_on(start: SourceOffset, end: SourceOffset, partition: TopicPartition) 
 
 def _ranges(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Iterator[Range]:
     """The range of a partition, if there is one; of the coordinators' log, also the last offset before it."""
-    found = _range(start, end, partition)
-    if found is None:
+    offset_range = _range(start, end, partition)
+    if offset_range is None:
         return
-    yield found
-    if is_log(partition) and found.must_check and found.start > FIRST_OFFSET:
-        last = Offset(found.start - 1)
-        yield Range(partition, found.topic_id, last, found.start, is_recheck=True, end_epoch=found.end_epoch)
+    yield offset_range
+    if is_log(partition) and offset_range.must_check and offset_range.start > FIRST_OFFSET:
+        last, begin = Offset(offset_range.start - 1), offset_range.start
+        yield Range(partition, offset_range.topic_id, last, begin, is_recheck=True, end_epoch=offset_range.end_epoch)
 
 
 def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Range | None:
     at = end.positions[partition]
     if not is_begun(at) or at.is_stale:
         return None
-    known = start.positions.get(partition)
-    before = known if is_begun(known) and known.topic_id == at.topic_id else None
+    position = start.positions.get(partition)
+    before = position if is_begun(position) and position.topic_id == at.topic_id else None
     back = end.reread.get(partition)
     backlog_end = end.backlog_end.get(partition, FIRST_OFFSET)
     if partition in end.begun:
         first = end.begun[partition]
-        found = Range(
+        offset_range = Range(
             partition, at.topic_id, first, at.offset, backlog_end=backlog_end, is_first=True, end_epoch=at.epoch
         )
     elif before is None:
         return None
     else:
         begin = before.offset if back is None else min(back, before.offset)
-        found = Range(
+        offset_range = Range(
             partition,
             at.topic_id,
             begin,
@@ -240,17 +240,17 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
             listed_epoch=before.read_under,
             end_epoch=at.epoch,
         )
-    return found if found.start != found.end or found.must_check else None
+    return offset_range if offset_range.start != offset_range.end or offset_range.must_check else None
 
 
 def _worth(ranges: Iterable[Range], options: SourceOptions, worth_a_task: int) -> int:
     """How many tasks to use for some ranges."""
-    offsets = sum(max(0, found.end - found.start) for found in ranges)
+    offsets = sum(max(0, offset_range.end - offset_range.start) for offset_range in ranges)
     return max(1, min(options.input_partitions, -(-offsets // worth_a_task)))
 
 
 def _largest_first(ranges: list[Range]) -> list[Range]:
-    return sorted(ranges, key=lambda found: found.start - found.end)
+    return sorted(ranges, key=lambda offset_range: offset_range.start - offset_range.end)
 
 
 def _dealt(ranges: list[Range], tasks: int, *, of: int) -> list[list[Range]]:
@@ -265,10 +265,10 @@ def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
     """Assigns ranges to tasks, the largest first, each to the task with the smallest load."""
     shares: list[list[Range]] = [[] for _ in range(tasks)]
     loads = [0] * tasks
-    for found in sorted(ranges, key=lambda found: found.start - found.end):
+    for offset_range in sorted(ranges, key=lambda offset_range: offset_range.start - offset_range.end):
         lightest = loads.index(min(loads))
-        shares[lightest].append(found)
-        loads[lightest] += max(1, found.end - found.start)
+        shares[lightest].append(offset_range)
+        loads[lightest] += max(1, offset_range.end - offset_range.start)
     return shares
 
 
@@ -287,14 +287,14 @@ def clocks_of(
 
     Only `followed` partitions give an upper bound: their new records did not exist at `previous_listed_ms`.
     """
-    found: dict[BrokerId, Clock] = {}
+    clocks: dict[BrokerId, Clock] = {}
     for log, stamps, at in _stamped(end, reads):
         if stamps.leader_epoch != at.epoch:
             continue
         highest_ms = stamps.lowest_ms - previous_listed_ms if log in followed else None
         clock = Clock(stamps.last_ms - end.coordinator_listed_ms, highest_ms, end.coordinator_listed_ms)
-        found[at.leader] = both(found.get(at.leader), clock)
-    return found
+        clocks[at.leader] = both(clocks.get(at.leader), clock)
+    return clocks
 
 
 def _elected_since(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> frozenset[TopicPartition]:
@@ -329,15 +329,15 @@ def last_batches_of(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> d
 
 def rechecked_of(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> dict[TopicPartition, LastBatch | None]:
     """The batches that were read again; None if there is no batch that ends where reading goes on."""
-    found: dict[TopicPartition, LastBatch | None] = {}
+    batches: dict[TopicPartition, LastBatch | None] = {}
     for read in reads:
         if isinstance(fold := read.fold, LastBatchFold):
             header = fold.last_header
             is_there = header is not None and header.last_offset + 1 == read.end and not read.notices
-            found[read.partition] = (
+            batches[read.partition] = (
                 _last_batch(end, read.partition, header) if header is not None and is_there else None
             )
-    return found
+    return batches
 
 
 def _last_batch(end: SourceOffset, log: TopicPartition, header: BatchHeader) -> LastBatch:
@@ -371,8 +371,8 @@ def run_plan(plan: TaskPlan, options: SourceOptions, cluster: Cluster, asking: C
     them.
     """
     room = HeldBytes()
-    wanted = [found for found in plan.ranges if is_data(found.partition) or not options.episodes]
-    reads = [reading_of_range(found, options, room) for found in wanted]
+    wanted = [offset_range for offset_range in plan.ranges if is_data(offset_range.partition) or not options.episodes]
+    reads = [reading_of_range(offset_range, options, room) for offset_range in wanted]
     read_ranges(
         cluster,
         reads,
@@ -402,7 +402,7 @@ def budgets(plan: TaskPlan, reads: Iterable[RangeReading[Fold]], options: Source
     if options.driver_file is None:
         return []
     data = [read for read in reads if is_data(read.partition)]
-    firsts = {found.partition for found in plan.ranges if found.is_history}
+    firsts = {offset_range.partition for offset_range in plan.ranges if offset_range.is_history}
     log = [read for read in reads if not is_data(read.partition) and read.partition not in firsts]
     history = [read for read in reads if read.partition in firsts]
     until_s = now_s + options.max_read_s if options.max_read_s is not None else math.inf
@@ -413,29 +413,29 @@ def budgets(plan: TaskPlan, reads: Iterable[RangeReading[Fold]], options: Source
     ]
 
 
-def reading_of_range(found: Range, options: SourceOptions, room: HeldBytes) -> RangeReading[Fold]:
+def reading_of_range(offset_range: Range, options: SourceOptions, room: HeldBytes) -> RangeReading[Fold]:
     """The read of one range, with the fold that its partition needs."""
 
     def data_fold(start: Offset, end: Offset) -> PartitionFold:
         return PartitionFold(start, end, keep_episodes=options.episodes)
 
     def log_fold(start: Offset, end: Offset) -> TransactionFold | LastBatchFold:
-        if found.is_recheck:
+        if offset_range.is_recheck:
             return LastBatchFold(start, end)
-        if found.is_history:
-            return FirstReadFold(found.partition, start, end, backlog_end=found.backlog_end, room=room)
-        return TransactionFold(found.partition, start, end, backlog_end=found.backlog_end)
+        if offset_range.is_history:
+            return FirstReadFold(offset_range.partition, start, end, backlog_end=offset_range.backlog_end, room=room)
+        return TransactionFold(offset_range.partition, start, end, backlog_end=offset_range.backlog_end)
 
-    return RangeReading(found, log_fold if is_log(found.partition) else data_fold)
+    return RangeReading(offset_range, log_fold if is_log(offset_range.partition) else data_fold)
 
 
 def plan_facts(plan: TaskPlan, reads: list[RangeReading[Fold]]) -> Iterator[Fact]:
     """The facts of a plan whose ranges have been read."""
     yield from plan.unlisted
-    for read, found in zip(reads, plan.ranges, strict=True):
-        if not found.is_recheck:
+    for read, offset_range in zip(reads, plan.ranges, strict=True):
+        if not offset_range.is_recheck:
             yield from read.notices
-            yield from _range_facts(read, found, plan.listed_ms)
+            yield from _range_facts(read, offset_range, plan.listed_ms)
     if plan.end is None:
         return
     clocks, holes = clocks_of(plan.end, plan.previous_listed_ms, plan.followed, reads), _holes(reads)
@@ -451,13 +451,15 @@ def plan_facts(plan: TaskPlan, reads: list[RangeReading[Fold]]) -> Iterator[Fact
     yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected, last_batches, rechecked)
 
 
-def _range_facts(read: RangeReading[Fold], found: Range, listed_ms: TimestampMs) -> Iterator[Fact]:
+def _range_facts(read: RangeReading[Fold], offset_range: Range, listed_ms: TimestampMs) -> Iterator[Fact]:
     """What one range that has been read shows, besides its notices."""
     if isinstance(read.fold, TransactionFold):
-        yield from read.fold.facts(is_first=found.is_first)
-        if found.is_tail and read.fold.hole is not None:
+        yield from read.fold.facts(is_first=offset_range.is_first)
+        if offset_range.is_tail and read.fold.hole is not None:
             detail = "compaction removed unread records: the end of a transaction may be among them"
-            yield PartitionNotice(NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail)
+            yield PartitionNotice(
+                NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, offset_range.end, detail
+            )
         return
     for fold in (*read.earlier, read.fold):
         if isinstance(fold, PartitionFold):
@@ -540,8 +542,8 @@ class StreamPlans:
 
     def _offset(self, raw: Mapping[str, Any]) -> SourceOffset:
         """The decoded offset. Spark returns each offset several times, and decoding costs time for each partition."""
-        for known, offset in self._decoded:
-            if known == raw:
+        for encoded, offset in self._decoded:
+            if encoded == raw:
                 return offset
         offset = SourceOffset.from_json(raw)
         check_access(offset, self.options)  # also of a batch that was not committed: it is planned without a listing

@@ -73,22 +73,22 @@ def _dumped(text: str) -> bytes | None:
     dumped = bytearray()
     begin = 0
     for number, line in enumerate(lines):
-        found = form.fullmatch(line.strip())
-        if found is None:
+        columns = form.fullmatch(line.strip())
+        if columns is None:
             if line.strip() == "*":
                 raise ValueError(f"line {number + 1} stands for repeated lines: print them all (hexdump -v)")
             raise ValueError(f"line {number + 1} is no line of this dump: {_start_of(line)}")
-        address = int(found[1], 16)
+        address = int(columns[1], 16)
         begin = address if number == 0 else begin
         if address != begin + len(dumped):
             raise ValueError(f"line {number + 1}: expected the address {begin + len(dumped):#x}, found {address:#x}")
-        dumped += bytes.fromhex(found[2])
+        dumped += bytes.fromhex(columns[2])
     return bytes(dumped)
 
 
 def _is_first(form: re.Pattern[str], line: str) -> bool:
-    found = form.fullmatch(line.strip())
-    return found is not None and bool(found[2].strip())
+    columns = form.fullmatch(line.strip())
+    return columns is not None and bool(columns[2].strip())
 
 
 def _escaped(text: str, *, is_quoted: bool) -> bytes:
@@ -99,14 +99,15 @@ def _escaped(text: str, *, is_quoted: bool) -> bytes:
     read = bytearray()
     at = 0
     while at < len(text):
-        found = _ESCAPE.match(text, at)
-        if found is None:
+        character = _ESCAPE.match(text, at)
+        if character is None:
             raise ValueError(f"character {at + 1} is neither printable ASCII nor an escape: {_start_of(text[at:])}")
-        code = int(found[1], 16) if found[1] else int(found[2], 8) if found[2] else _NAMED.get(found[3] or "", 0)
+        hexadecimal, octal, letter, plain = character.groups()
+        code = int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else _NAMED.get(letter or "", 0)
         if code > 0xFF:
             raise ValueError(f"character {at + 1} is an escape above a byte: {_start_of(text[at:])}")
-        read.append(ord(found[4]) if found[4] else code)
-        at = found.end()
+        read.append(ord(plain) if plain else code)
+        at = character.end()
     return bytes(read)
 
 
@@ -210,23 +211,23 @@ def printed_records(text: str) -> Iterator[PrintedRecord | PrintedProblem]:
             end = text.find("\n", at)
             end = len(text) if end < 0 else end
         after = end + 1
-        found: PrintedRecord | PrintedProblem | None
+        printed: PrintedRecord | PrintedProblem | None
         try:
             if text[at] == "{":
                 value, after = scan(text, at)
-                found = _of_console(value)
+                printed = _of_console(value)
             else:
-                one = text[at:end].rstrip("\r")
-                partition = _dumped_partition(one) if one.startswith("Dumping ") else partition
-                found = _of_line(one, partition)
+                content = text[at:end].rstrip("\r")
+                partition = _dumped_partition(content) if content.startswith("Dumping ") else partition
+                printed = _of_line(content, partition)
         except (ValueError, RecursionError) as exc:
-            found = PrintedProblem(line, f"{_why(exc)}: {_shown(text[at : at + _SHOWN])}")
+            printed = PrintedProblem(line, f"{_why(exc)}: {_shown(text[at : at + _SHOWN])}")
             problems += 1
         if problems > MOST_PROBLEMS:
             yield PrintedProblem(line, f"more than {MOST_PROBLEMS} lines are no records, so the rest is not read")
             return
-        if found is not None:
-            yield found
+        if printed is not None:
+            yield printed
         line += text.count("\n", at, after)
         at = after
 
@@ -234,8 +235,8 @@ def printed_records(text: str) -> Iterator[PrintedRecord | PrintedProblem]:
 def _dumped_partition(line: str) -> int | None:
     """The partition in the path of the file that is dumped."""
     folder = line.replace("\\", "/").rpartition("/")[0].rpartition("/")[2]
-    found = _LOG_FOLDER.match(folder)
-    return int(found[1]) if found is not None else None
+    match = _LOG_FOLDER.match(folder)
+    return int(match[1]) if match is not None else None
 
 
 def _why(error: Exception) -> str:
@@ -249,9 +250,9 @@ def _of_line(line: str, partition: int | None) -> PrintedRecord | None:
     place = _Place(partition, _first(_OFFSET.match(line)), _first(_TIMESTAMP.search(line[: max(0, key_at)])))
     key = line[key_at + len(_KEY) :] if key_at >= 0 else ""
     if key.startswith("{"):
-        found, end = json.JSONDecoder().raw_decode(key)
+        key_fields, end = json.JSONDecoder().raw_decode(key)
         payload = key[end:].removeprefix(_PAYLOAD)
-        return _of_json(found, None if payload == _DELETED else json.loads(payload), place)
+        return _of_json(key_fields, None if payload == _DELETED else json.loads(payload), place)
     if key.startswith(_OLD_KEY):
         at = max(key.rfind(payload) for payload in _OLD_PAYLOADS)
         if at < 0:
@@ -262,8 +263,8 @@ def _of_line(line: str, partition: int | None) -> PrintedRecord | None:
     return None if _OTHER_LINES.fullmatch(line) else _of_old_console(line)
 
 
-def _first(found: re.Match[str] | None) -> int | None:
-    return None if found is None else _whole(found[1], 64)
+def _first(match: re.Match[str] | None) -> int | None:
+    return None if match is None else _whole(match[1], 64)
 
 
 def _of_old_console(line: str) -> PrintedRecord:
@@ -305,7 +306,7 @@ def _record(name: str, fields: Mapping[str, Any] | None, place: _Place, version:
     numbers = {
         own: present(number) if is_none and number is not None else number
         for names, own, bits, is_none in _NUMBERS
-        for number in [next((_whole(fields[one], bits) for one in names if one in fields), None)]
+        for number in [next((_whole(fields[field], bits) for field in names if field in fields), None)]
     }
     state = _state(fields["state"] if "state" in fields else fields.get("transactionStatus"))
     return PrintedRecord(
@@ -313,10 +314,10 @@ def _record(name: str, fields: Mapping[str, Any] | None, place: _Place, version:
     )
 
 
-def _state(found: object) -> str:
-    if isinstance(found, str) and found.replace("_", "").lower() in _STATES:
-        return str(_STATES[found.replace("_", "").lower()])
-    number = _whole(found, 8)
+def _state(state: object) -> str:
+    if isinstance(state, str) and state.replace("_", "").lower() in _STATES:
+        return str(_STATES[state.replace("_", "").lower()])
+    number = _whole(state, 8)
     if number is None:
         raise _NoRecordError("expected a transaction state")
     return str(TransactionState.from_id(number))
@@ -347,19 +348,19 @@ def _listed(text: object) -> tuple[str, ...]:
     return names
 
 
-def _name(found: object) -> str:
-    if not isinstance(found, str):
-        raise _NoRecordError(f"expected the name of a topic, found {_shown(str(found))}")
-    return found
+def _name(topic: object) -> str:
+    if not isinstance(topic, str):
+        raise _NoRecordError(f"expected the name of a topic, found {_shown(str(topic))}")
+    return topic
 
 
-def _whole(found: object, bits: int) -> int | None:
+def _whole(value: object, bits: int) -> int | None:
     """A number that fits into `bits`, from JSON or from text; None if there is none."""
-    if found is None:
+    if value is None:
         return None
-    number = int(found) if isinstance(found, str) and re.fullmatch(r"-?\d{1,20}", found, re.ASCII) else found
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,20}", value, re.ASCII) else value
     if not isinstance(number, int) or isinstance(number, bool) or not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise _NoRecordError(f"expected a whole number of {bits} bits, found {_shown(str(found))}")
+        raise _NoRecordError(f"expected a whole number of {bits} bits, found {_shown(str(value))}")
     return number
 
 

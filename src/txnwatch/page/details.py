@@ -29,38 +29,38 @@ _LONGEST: Final = 1_000
 _SAID: Final = (StatementKind.HOLDS, StatementKind.HURT, StatementKind.OUTCOME, StatementKind.ENDS)
 
 
-def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
+def incident(knowledge: Knowledge, incident_id: str) -> dict[str, Any] | None:
     """One incident that is open or ended less than a day ago; None if it is not known."""
-    event = next((one for one in known.seen.incidents or () if one.incident_id == incident_id), None)
+    event = next((event for event in knowledge.seen.incidents or () if event.incident_id == incident_id), None)
     if event is None:
         return None
-    life, now = known.store.lives.get(incident_id), incident_row(known, event)
+    life, now = knowledge.store.lives.get(incident_id), incident_row(knowledge, event)
     return {
         **now,
         "status": event.status,
         "runbook": event.verdict,
-        **sentences(told(known, event, _LONGEST), *_SAID),
+        **sentences(told(knowledge, event, _LONGEST), *_SAID),
         "life": [one._asdict() for one in life.moments] if life is not None else [],
         "life_is_whole": life is not None and life.is_whole,
         "proof": _proof(event),
-        "waits": _waits(known, event, now),
-        "next_holder": _next_holder(event, known.spans),
+        "waits": _waits(knowledge, event, now),
+        "next_holder": _next_holder(event, knowledge.spans),
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
-        "causes": causes(known, event),
+        "causes": causes(knowledge, event),
     }
 
 
-def ask_for_id(known: Knowledge, transactional_id: str) -> str | None:
+def ask_for_id(knowledge: Knowledge, transactional_id: str) -> str | None:
     """The command that asks the brokers about a transactional id; None if it is not known how they are reached."""
-    origin = known.store.commands
+    origin = knowledge.store.commands
     fits = origin is not None and 0 < len(transactional_id) <= _LONGEST
     return explain_id(origin, transactional_id) if origin is not None and fits else None
 
 
-def forgotten(known: Knowledge, incident_id: str) -> str | None:
+def forgotten(knowledge: Knowledge, incident_id: str) -> str | None:
     """The command that reads the events of an incident that is not known here; None if it is not the id of one."""
-    origin = known.store.commands
+    origin = knowledge.store.commands
     return read_events(origin, incident_id) if origin is not None and is_incident_id(incident_id) else None
 
 
@@ -142,24 +142,24 @@ def _fresh_read(event: IncidentEvent, start: str) -> dict[str, Any]:
     }
 
 
-def _waits(known: Knowledge, event: IncidentEvent, row: Mapping[str, Any]) -> dict[str, Any]:
+def _waits(knowledge: Knowledge, event: IncidentEvent, row: Mapping[str, Any]) -> dict[str, Any]:
     """What stands behind the transaction: partitions, hidden records as in its row, groups and the log cleaner."""
     return {
         "holder": holder(event),
         "producer_id": event.producer_id,
-        "places": held_places(event, known.spans)[:PLACES],
+        "places": held_places(event, knowledge.spans)[:PLACES],
         "last_stable": event.last_stable_offset,
         "hidden": row["hidden"],
         "hidden_is_least": row["hidden_is_least"],
         "hidden_at_ms": row["hidden_at_ms"],
         "groups": [
-            {**_group(known.spans, event, one), "owner": owner_of_group(known.store.origin, one.group_id)}
-            for one in event.consumer_groups[:32]
+            {**_group(knowledge.spans, event, group), "owner": owner_of_group(knowledge.store.origin, group.group_id)}
+            for group in event.consumer_groups[:32]
         ],
         "more_groups": max(0, len(event.consumer_groups) - 32),
         "waiting": [
-            {"name": name(one.group_id), "partitions": [name(at) for at in one.partitions[:4]]}
-            for one in event.waiting_groups[:32]
+            {"name": name(group.group_id), "partitions": [name(at) for at in group.partitions[:4]]}
+            for group in event.waiting_groups[:32]
         ],
         "more_waiting": max(0, len(event.waiting_groups) - 32),
         "cleaner": event.cleanup_policy is not None and "compact" in event.cleanup_policy,
@@ -190,7 +190,7 @@ def _next_holder(event: IncidentEvent, spans: Spans) -> dict[str, Any] | None:
     if event.topic is None or event.partition is None or event.resolution is not None:
         return None
     held = spans.by_partition.get(TopicPartition(event.topic, event.partition), [])
-    after = [one for one in held if one.start > (event.txn_start_offset or 0)]
+    after = [span for span in held if span.start > (event.txn_start_offset or 0)]
     return _holding(after[0]) if after else None
 
 
@@ -216,7 +216,7 @@ def row(transaction: OpenTransaction) -> dict[str, Any]:
 
 def _facts(event: IncidentEvent) -> list[list[str | int | None]]:
     """Names and values; a number is a time."""
-    known: Sequence[tuple[str, str | int | None]] = (
+    facts: Sequence[tuple[str, str | int | None]] = (
         ("reason", event.reason),
         ("expected outcome", str(event.expected_outcome)),
         ("open since", event.open_since_ms),
@@ -230,18 +230,18 @@ def _facts(event: IncidentEvent) -> list[list[str | int | None]]:
         ("record in the coordinators' log", event.evidence.coordinator_log),
         ("transactional id", event.transactional_id and name(event.transactional_id, _LONGEST)),
     )
-    return [[label, value] for label, value in known if value is not None]
+    return [[label, value] for label, value in facts if value is not None]
 
 
-def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
+def partition(knowledge: Knowledge, at: TopicPartition) -> dict[str, Any]:
     """One partition: what is open there, and who reads it."""
-    spans = known.spans
+    spans = knowledge.spans
     held, lowest = spans.by_partition.get(at, []), spans.last_stable(at)
-    incidents = [one for one in known.open_incidents if at in spans.held_by(one) or _is_at(one, at)]
-    is_listed, is_watched, topics = spans.holder(at) is not None, known.is_watched(at), known.seen.topics
-    has_nothing = is_watched is not True
-    readings = (one.evidence for one in incidents if _is_at(one, at))
-    confirmed = next((one for one in readings if one.leader is not None and one.confirmed_ms is not None), None)
+    incidents = [event for event in knowledge.open_incidents if at in spans.held_by(event) or _is_at(event, at)]
+    is_listed, is_watched, topics = spans.holder(at) is not None, knowledge.is_watched(at), knowledge.seen.topics
+    must_look = is_watched is not True or (lowest is not None and not is_listed)
+    readings = (event.evidence for event in incidents if _is_at(event, at))
+    confirmed = next((read for read in readings if read.leader is not None and read.confirmed_ms is not None), None)
     return {
         "topic": at.topic,
         "partition": at.partition,
@@ -250,24 +250,24 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
         "watched": _watched(spans, at),
         "leader": confirmed.leader if confirmed is not None else None,
         "leader_ms": confirmed.confirmed_ms if confirmed is not None else None,
-        "is_unproven": known.seen.reach is None or known.seen.reach.lacks(at) is not False,
+        "is_unproven": knowledge.seen.reach is None or knowledge.seen.reach.lacks(at) is not False,
         "last_stable": lowest,
         "end": spans.end(at),
         "hidden": spans.hidden(at),
         "holder_is_listed": is_listed,
-        "look": to_find(known.store.commands, at) if has_nothing or (lowest is not None and not is_listed) else None,
-        "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
+        "look": to_find(knowledge.store.commands, at) if must_look else None,
+        "holders": [{**_holding(span), "phase": _phase(span, incidents)} for span in held[:LISTED]],
         "more": max(0, len(held) - LISTED),
-        "more_is_least": known.has_unlisted,
-        "incidents": [incident_row(known, one) for one in incidents],
+        "more_is_least": knowledge.has_unlisted,
+        "incidents": [incident_row(knowledge, event) for event in incidents],
         "groups": [
             {
-                **_group(spans, event, one),
-                "committed": one.committed_offset,
-                "lag": _lag(event.last_stable_offset, one.committed_offset),
+                **_group(spans, event, group),
+                "committed": group.committed_offset,
+                "lag": _lag(event.last_stable_offset, group.committed_offset),
             }
             for event in incidents
-            for one in event.consumer_groups[:32]
+            for group in event.consumer_groups[:32]
         ],
     }
 
@@ -281,34 +281,34 @@ def _watched(spans: Spans, at: TopicPartition) -> str:
 
 def _phase(held: HeldBack, incidents: Sequence[IncidentEvent]) -> str | None:
     """The verdict of the incident about this data; None if there is none."""
-    found = (one for one in incidents if one.producer_id == held.transaction.producer_id)
-    return next((str(one.verdict) for one in found), None)
+    verdicts = (str(event.verdict) for event in incidents if event.producer_id == held.transaction.producer_id)
+    return next(verdicts, None)
 
 
 def _is_at(event: IncidentEvent, at: TopicPartition) -> bool:
     return event.topic == at.topic and event.partition == at.partition
 
 
-def producer(known: Knowledge, producer_id: ProducerId) -> dict[str, Any] | None:
+def producer(knowledge: Knowledge, producer_id: ProducerId) -> dict[str, Any] | None:
     """What is open under a producer id, and its incidents; None if nothing is known of it."""
     return _client(
-        known,
-        [one for one in transactions_of(known.seen) if one.producer_id == producer_id],
-        [one for one in known.seen.incidents or () if one.producer_id == producer_id],
+        knowledge,
+        [transaction for transaction in transactions_of(knowledge.seen) if transaction.producer_id == producer_id],
+        [event for event in knowledge.seen.incidents or () if event.producer_id == producer_id],
     )
 
 
-def transactional_id(known: Knowledge, wanted: str) -> dict[str, Any] | None:
+def transactional_id(knowledge: Knowledge, wanted: str) -> dict[str, Any] | None:
     """What is open under a transactional id, and its incidents; None if nothing is known of it."""
     return _client(
-        known,
-        [one for one in transactions_of(known.seen) if one.transactional_id == wanted],
-        [one for one in known.seen.incidents or () if one.transactional_id == wanted],
+        knowledge,
+        [transaction for transaction in transactions_of(knowledge.seen) if transaction.transactional_id == wanted],
+        [event for event in knowledge.seen.incidents or () if event.transactional_id == wanted],
     )
 
 
 def _client(
-    known: Knowledge, transactions: list[OpenTransaction], incidents: list[IncidentEvent]
+    knowledge: Knowledge, transactions: list[OpenTransaction], incidents: list[IncidentEvent]
 ) -> dict[str, Any] | None:
     if not transactions and not incidents:
         return None
@@ -318,21 +318,21 @@ def _client(
         "name": name(named, _LONGEST) if named is not None else None,
         "length": len(named) if named is not None else None,
         "producer_ids": sorted({one.producer_id for one in both}),
-        **about_client(known.store.origin, transactions, worst_first(incidents), known.now_ms),
-        "row": next((incident_row(known, one) for one in worst_first(incidents) if one.is_open), None),
-        "open": [{**row(one), "spans": _spans(one)} for one in transactions],
+        **about_client(knowledge.store.origin, transactions, worst_first(incidents), knowledge.now_ms),
+        "row": next((incident_row(knowledge, event) for event in worst_first(incidents) if event.is_open), None),
+        "open": [{**row(transaction), "spans": _spans(transaction)} for transaction in transactions],
         "incidents": [
             {
-                "id": one.incident_id,
-                "verdict": one.verdict,
-                "is_open": one.is_open,
-                "since_ms": one.open_since_ms,
-                "at_ms": one.time_ms,
-                "places": places(one)[:3],
-                "pending": list(one.pending_partitions[:_MOST]),
-                "text": moment(one, None if one.is_open else one, name),
+                "id": event.incident_id,
+                "verdict": event.verdict,
+                "is_open": event.is_open,
+                "since_ms": event.open_since_ms,
+                "at_ms": event.time_ms,
+                "places": places(event)[:3],
+                "pending": list(event.pending_partitions[:_MOST]),
+                "text": moment(event, None if event.is_open else event, name),
             }
-            for one in worst_first(incidents)
+            for event in worst_first(incidents)
         ],
     }
 
@@ -344,16 +344,18 @@ def _spans(transaction: OpenTransaction) -> list[dict[str, Any]]:
     ]
 
 
-def oldest(known: Knowledge, limit: int = LISTED) -> dict[str, Any]:
+def oldest(knowledge: Knowledge, limit: int = LISTED) -> dict[str, Any]:
     """The oldest open transactions, and how many more are open."""
-    found = sorted(transactions_of(known.seen), key=lambda one: (one.since_ms, one.producer_id))
-    shown = found[:limit]
-    return {"rows": [row(one) for one in shown], "more": max(len(found), known.seen.totals.open) - len(shown)}
+    transactions = sorted(
+        transactions_of(knowledge.seen), key=lambda transaction: (transaction.since_ms, transaction.producer_id)
+    )
+    rows = [row(transaction) for transaction in transactions[:limit]]
+    return {"rows": rows, "more": max(len(transactions), knowledge.seen.totals.open) - len(rows)}
 
 
-def partitions(known: Knowledge) -> dict[str, Any]:
+def partitions(knowledge: Knowledge) -> dict[str, Any]:
     """The partitions that something holds, worst first."""
-    lanes, more = worst_lanes(known, _MOST)
+    lanes, more = worst_lanes(knowledge, _MOST)
     return {
         "rows": [
             {
@@ -371,9 +373,9 @@ def partitions(known: Knowledge) -> dict[str, Any]:
     }
 
 
-def ended(known: Knowledge) -> dict[str, Any]:
+def ended(knowledge: Knowledge) -> dict[str, Any]:
     """The incidents that ended within a day; more of them than a picture has."""
-    return recent(known, ENDED)
+    return recent(knowledge, ENDED)
 
 
 def number_below(text: str, end: int) -> int | None:

@@ -42,7 +42,7 @@ _ENDS_S: Final = 1.0
 _POINTS: Final = 720
 _FURTHEST: Final = 1_000_000
 Ends = Mapping[TopicPartition, Offset]
-_Found = Callable[[Knowledge, Mapping[str, Any]], Any]
+_Lookup = Callable[[Knowledge, Mapping[str, Any]], Any]
 Collect = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -64,7 +64,7 @@ class PageSite:
     assets: Assets = field(default_factory=Assets)
     live: LivePicture = field(init=False)
     _pace: Freshness = field(default_factory=Freshness)
-    _known: Knowledge | None = None
+    _knowledge: Knowledge | None = None
     _reading_ends: Every[float] = field(default_factory=lambda: Every(_ENDS_S))
     _reading: asyncio.Future[Any] | None = None
     _ends: Ends = field(default_factory=dict)
@@ -111,10 +111,12 @@ class PageSite:
             return None
         await self._read_ends()
         figures = {name: [value] for name, value in self._figures().items()}
-        known = Knowledge(store=self.store, seen=self.store.seen, now_ms=self.now_ms(), ends=self._ends, series=figures)
-        self._known = known
-        self._pace.made(known.seen)
-        return picture_of(known)
+        knowledge = Knowledge(
+            store=self.store, seen=self.store.seen, now_ms=self.now_ms(), ends=self._ends, series=figures
+        )
+        self._knowledge = knowledge
+        self._pace.made(knowledge.seen)
+        return picture_of(knowledge)
 
     async def _read_ends(self) -> None:
         """Reads the ends of the partitions. Spark may not answer: then they are not known, and nothing waits for it."""
@@ -156,7 +158,7 @@ class PageSite:
     async def find(self, text: str) -> dict[str, Any] | None:
         """What has a text in its name; None if nothing is known of it."""
         await self.live.refresh()
-        return finding.found(self._known, text) if self._known is not None else None
+        return finding.found(self._knowledge, text) if self._knowledge is not None else None
 
     # What is answered.
 
@@ -186,31 +188,31 @@ class PageSite:
         yield (
             "incidents/{id}",
             self._about(
-                lambda known, at: details.incident(known, at["id"]),
-                lambda known, at: details.forgotten(known, at["id"]),
+                lambda knowledge, at: details.incident(knowledge, at["id"]),
+                lambda knowledge, at: details.forgotten(knowledge, at["id"]),
             ),
         )
-        yield "partitions", self._about(lambda known, _: details.partitions(known))
+        yield "partitions", self._about(lambda knowledge, _: details.partitions(knowledge))
         yield "partitions/{topic}/{number}", self._about(_partition)
         yield "producers/{number}", self._about(_producer)
         yield (
             "ids",
             self._about(
-                lambda known, at: details.transactional_id(known, at["name"]),
-                lambda known, at: details.ask_for_id(known, at["name"]),
+                lambda knowledge, at: details.transactional_id(knowledge, at["name"]),
+                lambda knowledge, at: details.ask_for_id(knowledge, at["name"]),
             ),
         )
-        yield "ended", self._about(lambda known, _: details.ended(known))
-        yield "audit", self._about(lambda known, at: audited.view(known, at["check"]))
-        yield "roots", self._about(lambda known, _: shared(known))
+        yield "ended", self._about(lambda knowledge, _: details.ended(knowledge))
+        yield "audit", self._about(lambda knowledge, at: audited.view(knowledge, at["check"]))
+        yield "roots", self._about(lambda knowledge, _: shared(knowledge))
         yield "history", self._past
         yield "history.{form}", self._past_as_text
-        yield "open", self._about(lambda known, at: details.oldest(known, at["limit"]))
+        yield "open", self._about(lambda knowledge, at: details.oldest(knowledge, at["limit"]))
         yield (
             "find",
             self._about(
-                lambda known, at: finding.found(known, at["name"]),
-                lambda known, at: finding.look_for(known, at["name"]),
+                lambda knowledge, at: finding.found(knowledge, at["name"]),
+                lambda knowledge, at: finding.look_for(knowledge, at["name"]),
             ),
         )
 
@@ -221,30 +223,30 @@ class PageSite:
             if wants_html(request):
                 return self.live.shell(request, self.assets)
             await self.live.refresh()
-            assert self._known is not None
-            return PlainTextResponse(*await asyncio.to_thread(text_of, self._known, request))
+            assert self._knowledge is not None
+            return PlainTextResponse(*await asyncio.to_thread(text_of, self._knowledge, request))
 
         return serve
 
     def _text_as(self, form: Form) -> Callable[[Knowledge, Request], tuple[str, int]]:
-        def text_of(known: Knowledge, request: Request) -> tuple[str, int]:
+        def text_of(knowledge: Knowledge, request: Request) -> tuple[str, int]:
             base, rest = request.scope.get("root_path", ""), request.path_params.get("rest", "")
-            found = form(known, AskedView(base, rest, request.query_params))
-            lines = (*head_lines(self.live.picture, known.now_ms, self._cluster), *found.lines)
-            return "\n".join(lines) + "\n", 200 if found.is_known else 404
+            view = form(knowledge, AskedView(base, rest, request.query_params))
+            lines = (*head_lines(self.live.picture, knowledge.now_ms, self._cluster), *view.lines)
+            return "\n".join(lines) + "\n", 200 if view.is_known else 404
 
         return text_of
 
-    def _past_as_page(self, known: Knowledge, request: Request) -> tuple[str, int]:
-        found = past_text(known.store, "md", _days(request), self._cluster, None, known.now_ms)
-        return found if found is not None else f"{NO_PAST}\n", 200
+    def _past_as_page(self, knowledge: Knowledge, request: Request) -> tuple[str, int]:
+        text = past_text(knowledge.store, "md", _days(request), self._cluster, None, knowledge.now_ms)
+        return text if text is not None else f"{NO_PAST}\n", 200
 
     async def _past(self, request: Request) -> Response:
         """The history; counting a storm takes seconds, so it has a thread of its own."""
         days = _days(request)
         await self.live.refresh()
-        found = await asyncio.to_thread(past_of, self.store, days, self.now_ms())
-        return answer(request, encode({**self.live.head(self.live.picture), "answer": found}), JSON)
+        past = await asyncio.to_thread(past_of, self.store, days, self.now_ms())
+        return answer(request, encode({**self.live.head(self.live.picture), "answer": past}), JSON)
 
     async def _past_as_text(self, request: Request) -> Response:
         """The history as CSV, a row for each incident or group; or as Markdown."""
@@ -266,21 +268,21 @@ class PageSite:
         if state not in {"open", "recent"}:
             raise HTTPException(400, f"state: expected open or recent, found {state[:20]!r}")
         await self.live.refresh()
-        assert self._known is not None
-        found = select(self._known, filter_of(query), limit, offset, has_ended=state == "recent")
-        return answer(request, encode({**self.live.head(self.live.picture), **found}), JSON)
+        assert self._knowledge is not None
+        incidents = select(self._knowledge, filter_of(query), limit, offset, has_ended=state == "recent")
+        return answer(request, encode({**self.live.head(self.live.picture), **incidents}), JSON)
 
     async def _overview(self, request: Request) -> Response:
         """The rows and the lanes that a filter means."""
         await self.live.refresh()
-        assert self._known is not None
-        found = sections_of(self._known, filter_of(request.query_params))
-        return answer(request, encode({**self.live.head(self.live.picture), **found}), JSON)
+        assert self._knowledge is not None
+        sections = sections_of(self._knowledge, filter_of(request.query_params))
+        return answer(request, encode({**self.live.head(self.live.picture), **sections}), JSON)
 
     async def select(self, wanted: IncidentFilter, limit: int) -> dict[str, Any] | None:
         """The first open incidents that a filter means; None if nothing is known of the cluster."""
         await self.live.refresh()
-        return select(self._known, wanted, limit) if self._known is not None else None
+        return select(self._knowledge, wanted, limit) if self._knowledge is not None else None
 
     async def _facts(self, request: Request) -> Response:
         """What a page of several clusters is made from."""
@@ -293,9 +295,9 @@ class PageSite:
         seconds = _number_of(request, "seconds", int(_POINTS * _SAMPLE_S))
         points = list(self._series)[-max(1, int(seconds / _SAMPLE_S)) :]
         names = points[0] if points else {}
-        return {"every_ms": _SAMPLE_S * 1000, "columns": {name: [one[name] for one in points] for name in names}}
+        return {"every_ms": _SAMPLE_S * 1000, "columns": {name: [point[name] for point in points] for name in names}}
 
-    def _about(self, found: _Found, look: _Found = lambda _, __: None) -> Serve:
+    def _about(self, answer_of: _Lookup, look: _Lookup = lambda _, __: None) -> Serve:
         """Serves what is known about one thing; `look` returns the command for what is not known.
 
         A browser writes a line into its console for each answer with the status 404, so the page asks for null instead.
@@ -303,14 +305,14 @@ class PageSite:
 
         async def serve(request: Request) -> Response:
             await self.live.refresh()
-            assert self._known is not None
+            assert self._knowledge is not None
             limit = _number_of(request, "limit", details.LISTED)
             query = {key: request.query_params.get(key, "") for key in ("name", "check")}
             at = {**query, "limit": limit, **request.path_params}
-            value = found(self._known, at)
+            value = answer_of(self._knowledge, at)
             head = self.live.head(self.live.picture)
             if value is None and request.query_params.get("missing") == "null":
-                return answer(request, encode({**head, "answer": None, "look": look(self._known, at)}), JSON)
+                return answer(request, encode({**head, "answer": None, "look": look(self._knowledge, at)}), JSON)
             if value is None:
                 missing = {"error": "expected something that is open, or ended less than a day ago, found nothing"}
                 return Response(encode(missing), 404, media_type=JSON)
@@ -342,13 +344,13 @@ def _days(request: Request) -> int:
     return _number_of(request, "days", MOST_DAYS, DAYS)
 
 
-def _partition(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
+def _partition(knowledge: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
     number = details.number_below(at["number"], 1 << 31)
     if number is None or not is_topic_name(at["topic"]):
         return None
-    return details.partition(known, TopicPartition(at["topic"], number))
+    return details.partition(knowledge, TopicPartition(at["topic"], number))
 
 
-def _producer(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
+def _producer(knowledge: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
     number = details.number_below(at["number"], 1 << 63)
-    return details.producer(known, ProducerId(number)) if number is not None else None
+    return details.producer(knowledge, ProducerId(number)) if number is not None else None
