@@ -28,6 +28,7 @@ Row = dict[str, Any]
 TARGETS = {
     **{f"{what}-times": f"{what}-times" for what in ("stop", "takeover", "cluster")},
     **{name: name for name in ("faults", "soak", "fuzz", "bad-inputs")},
+    "faults-looked-at": "faults",
     "disturbances": "faults",
     "ways-in": "long",
     "benchmarks": "bench",
@@ -60,7 +61,7 @@ def values_of(file: str, part: str = "") -> Row:
     return {
         **values,
         "measured": _measured(file, part, rows),
-        **(_of_faults(rows) if file == "faults" else {"rows": [*values.values()] if part else rows}),
+        **(_of_faults(rows) if file.startswith("faults") else {"rows": [*values.values()] if part else rows}),
         "runs": len(rows),
         "total": {name: _total([row.get(name) for row in rows]) for name in rows[0]},
         "most": {name: max(_numbers([row.get(name) for row in rows]), default=None) for name in rows[0]},
