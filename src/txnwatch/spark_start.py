@@ -9,7 +9,6 @@ import contextlib
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -214,10 +213,13 @@ def prepared(spark_log: Path, scratch: Path) -> Path:
     with new_archive(real) as archive:
         conf = {JAVA_OPTIONS: options_that_make(archive)}
         start = SparkStart(SessionSettings(str(scratch / "checkpoint"), _TRAINING_MASTER, scratch, conf=conf))
-        with start.explained(spark_log) as jvm:
-            from txnwatch.streaming.job.query import write_archive  # noqa: PLC0415 - see the law
+        try:
+            with start.explained(spark_log) as jvm:
+                from txnwatch.streaming.job.query import write_archive  # noqa: PLC0415 - see the law
 
-            is_written = write_archive(jvm, archive)
+                is_written = write_archive(jvm, archive)
+        finally:
+            start.kill()  # a JVM that ends by itself would write the archive first
     made = prepared_for(real)
     if not is_written or made is None or made.archive is None:
         raise SparkError(f"expected that the JVM writes an archive of its classes at its end; details: {spark_log}")
@@ -283,13 +285,13 @@ class NextStart:
         """Ends the process; its JVM ends with it."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
-            _kill(process)
+            _stop(process)
 
     def _report(self, process: subprocess.Popen[str]) -> None:
         try:
             _, errors = process.communicate(timeout=self._within_s)
         except subprocess.TimeoutExpired:
-            _kill(process)
+            _stop(process)
             process.communicate()
             errors = f"it took more than {self._within_s:.0f} s; {_BY_HAND}"
         if process is not self._process:
@@ -301,9 +303,10 @@ class NextStart:
             self._log.info(f"no archive of classes was made: {why[0]}")
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def _stop(process: subprocess.Popen[str]) -> None:
+    """Not SIGKILL: `prepare` has to kill its JVM, which is in another process group."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        process.terminate()
 
 
 def why_no_archive() -> str | None:

@@ -351,15 +351,15 @@ class ReadBefore:
     """What was known about the readings before a batch; made before the batch changes them.
 
     Attributes:
-        again: partitions of the coordinators' log that are being read from their beginning once more.
-        read_twice: partitions with a range in this batch that was read before.
+        again: partitions of the coordinators' log with a range in this batch of which a part may have been read before.
         unread: partitions with data missing between what is known and what the batch has read.
     """
 
     def __init__(self, bucket: BucketState, batch: Batch) -> None:
         back = batch.barrier.reread
         begun = bucket.lacking(Lack.NEW_READING_BEGUN, Lack.RECREATED)
-        self.again = {partition for partition, start in back.items() if is_log(partition) and start <= 0}.union(begun)
+        parts = (log for log, start in back.items() if is_log(log) and not _continues(bucket, batch, log, start))
+        self.again = {*parts, *begun}
         rests = {partition: bucket.reading(partition).lacks[Lack.REST] for partition in bucket.lacking(Lack.REST)}
         self.unread = {
             *(partition for partition, reading in bucket.readings.items() if reading.is_unproven),
@@ -373,8 +373,7 @@ class ReadBefore:
             if reading.whole_at is not None
         }
         self._previous = _previous(batch)
-        self.read_twice = set(_read_twice(bucket, batch))
-        self._without = _without_barrier(batch) | self.read_twice
+        self._without = _without_barrier(batch) | set(_read_twice(bucket, batch))
 
     def whole_at(self, partition: TopicPartition) -> BarrierNumber:
         """The last barrier before the batch at which a data partition was read whole; NO_BARRIER if none counts."""
@@ -404,6 +403,12 @@ def _without_barrier(batch: Batch) -> set[TopicPartition]:
     """Partitions whose reading begins in this batch, or does not continue where it ended."""
     lost = {notice.partition for notice in batch.notices if notice.kind not in READ_LATER}
     return lost.union(batch.barrier.begun)
+
+
+def _continues(bucket: BucketState, batch: Batch, log: TopicPartition, start: Offset) -> bool:
+    """Whether a range begins where the batch before has stopped: nothing above was read since."""
+    unread = bucket.reading(log).lacks.get(Lack.RANGE)
+    return unread is not None and (unread.from_offset, unread.barrier) == (start, _previous(batch))
 
 
 def _read_twice(bucket: BucketState, batch: Batch) -> Iterator[TopicPartition]:

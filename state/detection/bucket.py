@@ -190,7 +190,7 @@ def _apply_ranges(run: BucketBatch) -> None:
 def _apply_records(run: BucketBatch) -> None:
     barrier, loaded, before, logs = run.batch.barrier, run.loaded, run.before, run.logs
     for times in run.batch.completion_times:
-        if times.log not in before.again and times.log not in before.read_twice:
+        if times.log not in before.again:
             loaded.ended.add(times.latencies)
     for seen in run.batch.records:
         if seen.is_past and not loaded.awaits(seen.producer_id):

@@ -91,24 +91,6 @@ def _cannot_have_written(
     return proven_with is not None and not proven_with.is_live and owner.start_ms == proven_with.start_ms
 
 
-def _is_of_later_one(
-    marker: Marker,
-    incident: IncidentEvent,
-    owner: TransactionDescription | None,
-    proven_with: CoordinatorView | None,
-) -> bool:
-    """Whether a marker is that of a transaction that began after the span was proven, and has ended with its epoch.
-
-    Where the log of a partition is not read, nothing else shows that the data was absorbed.
-    """
-    if not isinstance(owner, DescribedTransaction) or proven_with is None or proven_with.is_live:
-        return False
-    has_begun = owner.start_ms is not None and owner.start_ms != proven_with.start_ms
-    epochs = owner.producer_id == incident.producer_id, owner.producer_epoch == marker.producer_epoch
-    is_its_end = owner.state.outcome is not None and (owner.state.outcome == "commit") is marker.commit
-    return marker.producer_epoch > incident.producer_epoch and has_begun and all(epochs) and is_its_end
-
-
 def _span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
     """Why a span is certainly no longer open, None while it is open or this is not known."""
     if reading.problem is not None:
@@ -178,10 +160,8 @@ def span_resolution(
     """
     if is_another(ended.span, incident):
         return no_longer_open(now_ms, f"its producer began other data there at offset {ended.span.start_offset}")
-    how, marker = ended.how, ended.marker
-    if how is SpanEnd.MARKER and marker is not None and _is_of_later_one(marker, incident, owner, proven_with):
-        how = SpanEnd.ABSORBED
-    match how:
+    marker = ended.marker
+    match ended.how:
         case SpanEnd.MARKER if marker is not None:
             by = ended_by(marker, incident, owner, proven_with, ours)
             is_claimed = by is EndedBy.ADMINISTRATOR and incident.action is not None and incident.action.is_marker
@@ -192,7 +172,7 @@ def span_resolution(
             return partition_gone(now_ms)
         case SpanEnd.TRUNCATED:
             return _end(EndKind.TRUNCATED, EndedBy.UNKNOWN, now_ms, "the log was truncated below the open data")
-        case _:
+        case how:
             return no_longer_open(now_ms, _NOT_SEEN[how])
 
 

@@ -27,7 +27,7 @@ from support.kafka_tools import (
 )
 from support.raw_log import RawBatch, read_log
 from support.servers import Clusters, connect
-from txnwatch.state.model.facts import TransactionalIdGone
+from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.partition_fold import Episode, PartitionFold
@@ -172,7 +172,7 @@ def test_the_folded_view_of_a_producer_id_is_its_last_record(logs: Logs) -> None
         views = {
             fact.view.transactional_id: (fact.view.state, fact.producer_id, fact.view.log_offset)
             for fact in facts
-            if not isinstance(fact, TransactionalIdGone) and fact.view.superseded_by is None
+            if isinstance(fact, TransactionSeen) and fact.view.superseded_by is None
         }
         gone = {fact.transactional_id: fact.log_offset for fact in facts if isinstance(fact, TransactionalIdGone)}
         assert gone == {name: int(record["offset"]) for name, record in last.items() if record["value"] is None}

@@ -7,6 +7,8 @@ it may (`NextStart` in spark_start.py): this needs a second JVM for half a minut
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import time
 from typing import Any
 
@@ -30,6 +32,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 def run(parsed: argparse.Namespace) -> int:
     """Writes the archive; exit code 0 if it was written."""
     del parsed
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the JVM is killed, too
     check_packages("prepare")
     java()
     from txnwatch.spark_start import prepared  # noqa: PLC0415 - Spark is an extra, see docs/install.md

@@ -7,15 +7,12 @@ from msgspec.structs import replace
 
 from support.facts import transaction
 from support.incidents import OPEN_SINCE_MS, an_event
-from txnwatch.state.evidence.ending import ended_by, is_held, span_resolution
-from txnwatch.state.model.findings import SpanEnd, SpanEnded
-from txnwatch.state.model.incident import EndKind
+from txnwatch.state.evidence.ending import ended_by, is_held
 from txnwatch.state.model.transaction import (
     CoordinatorView,
     DescribedTransaction,
     Marker,
     NotDescribed,
-    Span,
     TransactionDescription,
     TransactionState,
     UnknownTransactionalId,
@@ -67,38 +64,6 @@ def test_the_marker_has_the_expected_writer(
     marker: Marker, owner: TransactionDescription | None, view: CoordinatorView | None, who: str
 ) -> None:
     assert ended_by(marker, an_event(), owner, view) == who
-
-
-SPAN = Span("one", 5, 2, 2, 9, 0, 0, 1)
-LATER = replace(IDLE, producer_epoch=3, start_ms=LATER_MS)
-ENDS = {
-    "a later transaction has ended with this epoch": (RAISED, LATER, VIEW, EndKind.ABSORBED),
-    "the id has begun its first transaction": (RAISED, LATER, replace(VIEW, start_ms=None), EndKind.ABSORBED),
-    "the id has begun no other": (RAISED, replace(LATER, start_ms=IDLE.start_ms), VIEW, EndKind.ABORTED),
-    "the id has begun none": (RAISED, replace(LATER, start_ms=None), VIEW, EndKind.ABORTED),
-    "the later one has ended with another epoch": (RAISED, replace(LATER, producer_epoch=4), VIEW, EndKind.ABORTED),
-    "the later one is open": (RAISED, replace(LATER, state=TransactionState.ONGOING), VIEW, EndKind.ABORTED),
-    "the later one was committed": (
-        *(RAISED, replace(LATER, state=TransactionState.COMPLETE_COMMIT), VIEW),
-        EndKind.ABORTED,
-    ),
-    "the later one has the same epoch": (SAME, replace(LATER, producer_epoch=2), VIEW, EndKind.ABORTED),
-    "the later one has another producer id": (RAISED, replace(LATER, producer_id=4712), VIEW, EndKind.ABORTED),
-    "it was proven beside a live one": (
-        *(RAISED, LATER, replace(VIEW, state=TransactionState.ONGOING)),
-        EndKind.ABORTED,
-    ),
-    "this process has proven nothing": (RAISED, LATER, None, EndKind.ABORTED),
-    "nobody answers": (RAISED, None, VIEW, EndKind.ABORTED),
-}
-
-
-@pytest.mark.parametrize(("marker", "owner", "view", "how"), ENDS.values(), ids=ENDS.keys())
-def test_data_is_absorbed_only_by_a_transaction_that_began_after_the_proof_and_ended_with_its_epoch(
-    marker: Marker, owner: TransactionDescription | None, view: CoordinatorView | None, how: EndKind
-) -> None:
-    ended = SpanEnded(4711, PARTITION, SPAN, SpanEnd.MARKER, marker)
-    assert span_resolution(ended, an_event(), owner, 5, view).how is how
 
 
 def test_a_span_without_an_owner_is_ended_by_an_administrator() -> None:

@@ -158,6 +158,30 @@ def test_a_range_that_is_read_again_is_not_timed_again() -> None:
     assert run.ended, "and then it goes on"
 
 
+def test_a_range_that_is_read_again_after_a_gap_has_parts_that_were_timed_so_none_is() -> None:
+    log, run = log_numbered(0), BucketRun()
+    three = [
+        replace(entry, at=entry.at + 1_000 * number, producer_id=number, name=f"id-{number}")
+        for number in range(3)
+        for entry in COMMITTED
+    ]
+    run.batch(*facts(three, 0, 1), PartitionNotice(NoticeKind.GAP, log, "", 1, 3, "no leader"))
+    assert run.ended == []
+    run.batch(*facts(three, 3, 6))
+    assert sum(sum(one.counts) for one in run.ended if one.stage is Stage.COMPLETION) == 1
+    run.batch(*facts(three, 1, 9), reread={log: 1})
+    assert run.ended == []
+
+
+@pytest.mark.parametrize("kind", [NoticeKind.LEFT, NoticeKind.GAP])
+def test_a_range_that_goes_on_where_the_batch_before_has_stopped_is_timed(kind: NoticeKind) -> None:
+    log, run = log_numbered(0), BucketRun()
+    run.batch(*facts(COMMITTED, 0, 1), PartitionNotice(kind, log, "", 1, 3, "made by a test"))
+    assert run.ended == []
+    run.batch(*facts(COMMITTED, 1), reread={log: 1})
+    assert run.ended
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["a", "b"]), st.sampled_from([COMMIT, ABORT]), st.integers(0, 50), st.booleans()),
     max_size=8,
