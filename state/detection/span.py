@@ -171,25 +171,14 @@ def leaves_nothing(fact: ProducerSeen) -> bool:
     return fact.open_offset is None and fact.joined is None
 
 
-def after_range(
-    producer: ProducerState,
-    fact: ProducerSeen,
-    barrier_number: BarrierNumber,
-    *,
-    is_consecutive: bool,
-    read_since: BarrierNumber = NO_BARRIER,
-) -> Step:
-    """The producer after a range of a partition's log that was read in the batch of barrier `barrier_number`.
-
-    The range begins at or above the end that the barrier `read_since` listed.
-    """
-    return after_ranges(producer, ((fact, is_consecutive, read_since),), barrier_number)
-
-
 def after_ranges(
     producer: ProducerState, ranges: Iterable[tuple[ProducerSeen, bool, BarrierNumber]], barrier_number: BarrierNumber
 ) -> Step:
-    """The same for all ranges of a batch, each with its `is_consecutive` and `read_since`."""
+    """The producer after ranges of partitions' logs that were read in the batch of barrier `barrier_number`.
+
+    Each range has its `is_consecutive` and `read_since` (see `apply` in view.py). It begins at or above the end that
+    the barrier `read_since` listed.
+    """
     spans, emitted = dict(producer.spans), list[Finding]()
     for fact, is_consecutive, read_since in ranges:
         partition = fact.partition

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection.span import Step, after_notice, after_range, held_between_barriers
+from txnwatch.state.detection.span import Step, after_notice, after_ranges, held_between_barriers
 from txnwatch.state.model.facts import (
     FirstDecision,
     NoticeKind,
@@ -585,7 +585,7 @@ def apply(
     """
     match fact:
         case ProducerSeen():
-            return after_range(producer, fact, barrier_number, is_consecutive=is_consecutive, read_since=read_since)
+            return after_ranges(producer, ((fact, is_consecutive, read_since),), barrier_number)
         case TransactionSeen():
             return after_records(producer, fact, fact.view, barrier_number, is_consecutive=is_consecutive)
         case TransactionalIdGone():

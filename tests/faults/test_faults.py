@@ -64,8 +64,14 @@ def named_as(published: list[PublishedEvent], fault: Fault) -> str | None:
 @pytest.mark.parametrize(("version", "scenario"), list(cases()))
 @pytest.mark.parametrize("way", WAYS)
 def test_a_fault_gets_its_verdict_and_no_other(
-    world: FaultWorld, way: str, scenario: Scenario, results: Results | None, capsys: pytest.CaptureFixture[str]
+    world: FaultWorld,
+    version: str,
+    way: str,
+    scenario: Scenario,
+    results: Results | None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    assert world.kafka.version == version
     scenario = as_seen(scenario, way)
     start, lines = len(world.tail.published), len(world.watch.lines)
     try:
