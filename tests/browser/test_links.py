@@ -57,11 +57,13 @@ def test_a_slow_link_is_enough(browser: Any, serve: Serve) -> None:
 
 
 def test_a_link_that_stalls_is_silent_until_it_goes_on(browser: Any, serve: Serve) -> None:
-    with a_slow_link(serve(a_calm_cluster()), 1_000_000) as (link, url), a_tab(browser, url) as tab:
+    """The page is silent after 8 s instead of 3 s, so that a moment without a processor is no stall."""
+    link_of = a_slow_link(serve(a_calm_cluster()), 1_000_000)
+    with link_of as (link, url), a_tab(browser, url, shorter={"live.js SILENT_MS": 8_000}) as tab:
         tab.until("All clear.")
         tab.page.evaluate(STATES)
         link.is_stalled.set()
-        tab.until(SILENT, within_s=6.0)
+        tab.until(SILENT, within_s=11.0)
         tab.page.wait_for_timeout(3_000)
         link.is_stalled.clear()
         tab.until("All clear.", within_s=5.0)

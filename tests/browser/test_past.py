@@ -81,8 +81,9 @@ def test_the_way_from_the_strip_to_the_week_and_to_an_incident(browser: Any, ser
         tab.until("65 incidents since", ".card")
         assert tab.page.evaluate("document.activeElement.id") == "h-history"
         tab.page.get_by_role("link", name="a day", exact=True).click()
-        tab.page.wait_for_function("!document.querySelector('.card').innerText.includes('65 incidents')")
+        tab.page.locator(".card", has_text="65 incidents since").wait_for(state="detached")
         assert tab.page.evaluate("location.search") == "?days=1"
+        tab.until("incidents since", ".card")
         with tab.page.expect_download() as download:
             tab.page.get_by_role("link", name="CSV of all incidents").click()
         assert download.value.suggested_filename == "txnwatch-history.csv"
