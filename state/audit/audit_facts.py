@@ -99,8 +99,8 @@ class AuditedTopic:
 
     def value(self, setting: str) -> str | None:
         """The value of a setting; None if it is not known."""
-        found = self.settings.get(setting)
-        return found.value if found is not None else None
+        set_value = self.settings.get(setting)
+        return set_value.value if set_value is not None else None
 
     def number(self, setting: str) -> int | None:
         """The value of a setting that is a whole number; None if it is not known."""
@@ -222,20 +222,20 @@ class AuditFacts:
     def ids_that_ended(self) -> list[AuditedId]:
         """The ids with a transaction whose end was decided, in the part of the log that has every record."""
         return [
-            one
-            for one in (self.ids or {}).values()
-            if len(one.records) > 1 or one.records[0].state in PREPARED
-            if any(record.state in PREPARED for record in one.whole)
+            audited_id
+            for audited_id in (self.ids or {}).values()
+            if len(audited_id.records) > 1 or audited_id.records[0].state in PREPARED
+            if any(record.state in PREPARED for record in audited_id.whole)
         ]
 
     @cached_property
     def writers(self) -> dict[str, list[AuditedId]]:
         """The ids whose records name a topic, by the topic; made once, because there can be many of both."""
-        found: dict[str, list[AuditedId]] = {}
-        for one in (self.ids or {}).values():
-            for topic in {place.topic for place in one.partitions}:
-                found.setdefault(topic, []).append(one)
-        return found
+        by_topic: dict[str, list[AuditedId]] = {}
+        for audited_id in (self.ids or {}).values():
+            for topic in {place.topic for place in audited_id.partitions}:
+                by_topic.setdefault(topic, []).append(audited_id)
+        return by_topic
 
     @property
     def log(self) -> AuditedTopic | None:
@@ -245,8 +245,8 @@ class AuditFacts:
     @property
     def transactional_topics(self) -> list[AuditedTopic]:
         """The topics with data of transactions, without the coordinators' log."""
-        found = (topic for name, topic in sorted(self.topics.items()) if name != TRANSACTION_STATE_TOPIC)
-        return [topic for topic in found if topic.transactional]
+        topics = (topic for name, topic in sorted(self.topics.items()) if name != TRANSACTION_STATE_TOPIC)
+        return [topic for topic in topics if topic.transactional]
 
     @property
     def is_unused(self) -> bool:
@@ -256,8 +256,8 @@ class AuditFacts:
     @property
     def releases(self) -> dict[BrokerId, Release]:
         """The release of each broker whose release is known."""
-        found = {node: broker.release for node, broker in sorted(self.brokers.items())}
-        return {node: release for node, release in found.items() if release is not None}
+        releases = {node: broker.release for node, broker in sorted(self.brokers.items())}
+        return {node: release for node, release in releases.items() if release is not None}
 
     def brokers_of(self, *releases: Release) -> list[BrokerId]:
         """The brokers that have one of these releases."""
@@ -265,7 +265,7 @@ class AuditFacts:
 
     def brokers_before(self, release: Release) -> list[BrokerId]:
         """The brokers with an older release."""
-        return [node for node, found in self.releases.items() if found < release]
+        return [node for node, of_broker in self.releases.items() if of_broker < release]
 
     @property
     def is_single(self) -> bool:
@@ -281,12 +281,16 @@ class AuditFacts:
     @property
     def controllers(self) -> dict[BrokerId, AnswerOfBroker]:
         """The brokers that are also controllers; other controllers are in no answer of a broker."""
-        return {node: one for node, one in sorted(self.brokers.items()) if "controller" in one.settings.get(ROLES, "")}
+        return {
+            node: broker
+            for node, broker in sorted(self.brokers.items())
+            if "controller" in broker.settings.get(ROLES, "")
+        }
 
     def minimum(self, topic: AuditedTopic, number: int) -> int | None:
         """The min.insync.replicas of a partition; if the topic has none, it is that of the broker that leads it."""
-        found, leader = topic.settings.get(MIN_ISR), topic.partitions[number].leader
-        if found is None or found.source == ON_TOPIC:
+        set_value, leader = topic.settings.get(MIN_ISR), topic.partitions[number].leader
+        if set_value is None or set_value.source == ON_TOPIC:
             return topic.number(MIN_ISR)
         leads = self.brokers.get(leader) if leader is not None else None
         return leads.number(MIN_ISR) if leads is not None else None

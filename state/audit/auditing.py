@@ -48,14 +48,14 @@ _ORDER: Final = {group: at for at, group in enumerate(CheckGroup)}
 
 def audit(facts: AuditFacts) -> AuditResult:
     """All findings: by group, the worst first, then by the number that is affected."""
-    found = [one for check in CHECKS for one in EVALUATED[check.name](facts)]
-    found.sort(key=lambda one: (_ORDER[one.check.group], one.severity.rank, -one.affected))
+    exposures = [exposure for check in CHECKS for exposure in EVALUATED[check.name](facts)]
+    exposures.sort(key=lambda exposure: (_ORDER[exposure.check.group], exposure.severity.rank, -exposure.affected))
     times: Counter[str] = Counter()
     shown = []
-    for one in found:
-        times[one.check.name] += 1
-        if times[one.check.name] <= MOST_OF_A_CHECK:
-            shown.append(one)
+    for exposure in exposures:
+        times[exposure.check.name] += 1
+        if times[exposure.check.name] <= MOST_OF_A_CHECK:
+            shown.append(exposure)
     missing = (*facts.missing, *(need for needs in _NEEDS for need in needs(facts)))
     folded = {name: count - MOST_OF_A_CHECK for name, count in times.items() if count > MOST_OF_A_CHECK}
     return AuditResult(tuple(shown), tuple(dict.fromkeys(missing)), folded)

@@ -31,9 +31,9 @@ _HOUR_MS: Final = 3_600_000
 _CRITICAL, _WARN, _INFO = ExposureSeverity
 
 
-def _of_release(facts: AuditFacts, found: Sequence[BrokerId]) -> list[SeenValue]:
+def _of_release(facts: AuditFacts, brokers: Sequence[BrokerId]) -> list[SeenValue]:
     by_release = {
-        release: [one for one in found if facts.releases[one] == release] for release in facts.releases.values()
+        release: [node for node in brokers if facts.releases[node] == release] for release in facts.releases.values()
     }
     return [
         SeenValue("ApiVersions", f"versions of {nodes(of)}", f"those of release {release}")
@@ -112,9 +112,9 @@ def _of_weak(
     """What ends it without an upgrade."""
     if any(used[place].leader is None or len(used[place].replicas) > 1 for place in weak):
         yield remedy("marker-skipped", "broker")
-    one = [place for place in weak if len(used[place].replicas) == 1]
-    if one:
-        yield more_replicas("marker-skipped", facts, one)
+    single = [place for place in weak if len(used[place].replicas) == 1]
+    if single:
+        yield more_replicas("marker-skipped", facts, single)
 
 
 def _without_leader(now: int, near: int) -> str:
@@ -129,19 +129,21 @@ def _old_clients(facts: AuditFacts) -> list[AuditedId] | None:
     if facts.ids is None:
         return None
     if facts.is_below_version_2:
-        return [one for one in facts.ids.values() if _wrote(facts, one)]
+        return [audited_id for audited_id in facts.ids.values() if _wrote(facts, audited_id)]
     if facts.transaction_version is None:
         return None
     return [
-        one for one in facts.ids.values() if client_version(one) == 0 and facts.now_ms - one.last.updated_ms < WEEK_MS
+        audited_id
+        for audited_id in facts.ids.values()
+        if client_version(audited_id) == 0 and facts.now_ms - audited_id.last.updated_ms < WEEK_MS
     ]
 
 
-def _wrote(facts: AuditFacts, one: AuditedId) -> bool:
+def _wrote(facts: AuditFacts, audited_id: AuditedId) -> bool:
     """Whether the id had a transaction in the last week; Empty can be an id that was only initialised."""
     return any(
         record.state is not TransactionState.EMPTY and facts.now_ms - record.updated_ms < WEEK_MS
-        for record in one.records
+        for record in audited_id.records
     )
 
 
@@ -149,28 +151,28 @@ def _has_new_clients_only(facts: AuditFacts) -> bool:
     """Whether each id of the last week certainly has a client of transaction.version 2."""
     if not facts.ids or not facts.has_all_ids or (facts.transaction_version or 0) < 2:
         return False
-    recent = [one for one in facts.ids.values() if facts.now_ms - one.last.updated_ms < WEEK_MS]
-    return bool(recent) and all(client_version(one) for one in recent)
+    recent = [audited_id for audited_id in facts.ids.values() if facts.now_ms - audited_id.last.updated_ms < WEEK_MS]
+    return bool(recent) and all(client_version(audited_id) for audited_id in recent)
 
 
 def no_verification(facts: AuditFacts) -> Iterator[Exposure]:
     """KIP-890, part 1."""
-    off = [node for node, one in sorted(facts.brokers.items()) if one.settings.get(VERIFICATION) == "false"]
+    off = [node for node, broker in sorted(facts.brokers.items()) if broker.settings.get(VERIFICATION) == "false"]
     if off:
         old = _old_clients(facts)
         severity = _CRITICAL if old else _INFO if facts.is_unused or _has_new_clients_only(facts) else _WARN
         others = f": {counted(len(old), 'transactional id')} of old clients wrote within 7 days" if old else ""
         accept = "accepts" if len(off) == 1 else "accept"
-        known = len(facts.brokers) + len(facts.away)
+        count = len(facts.brokers) + len(facts.away)
         yield exposure(
             "no-verification",
             severity,
-            f"{nodes(off)} of {known} {accept} a write that belongs to no transaction{others}",
+            f"{nodes(off)} of {count} {accept} a write that belongs to no transaction{others}",
             Basis.BY_SETTING,
             off,
             [SeenValue("DescribeConfigs", f"{VERIFICATION} of {nodes(off)}", "false")],
             [remedy("no-verification", "default"), *(remedy("no-verification", "broker", broker=node) for node in off)],
-            ids=tuple(one.name for one in old or ()),
+            ids=tuple(audited_id.name for audited_id in old or ()),
             key="setting",
         )
     before = facts.brokers_before(Release(3, 6))
@@ -325,11 +327,13 @@ def epoch_bugs(facts: AuditFacts) -> Iterator[Exposure]:
 def late_gauge_blind(facts: AuditFacts) -> Iterator[Exposure]:
     """The brokers' gauge of late transactions."""
     values = {
-        node: value for node, one in sorted(facts.brokers.items()) if (value := one.number(MAX_TIMEOUT)) is not None
+        node: value
+        for node, broker in sorted(facts.brokers.items())
+        if (value := broker.number(MAX_TIMEOUT)) is not None
     }
     high = [node for node, value in values.items() if value > _HOUR_MS]
     if high:
-        longest = max((one.last.timeout_ms for one in (facts.ids or {}).values()), default=None)
+        longest = max((audited_id.last.timeout_ms for audited_id in (facts.ids or {}).values()), default=None)
         in_use = f"; the longest timeout in use is {longest} ms" if longest is not None else ""
         yield exposure(
             "late-gauge-blind",
@@ -344,7 +348,7 @@ def late_gauge_blind(facts: AuditFacts) -> Iterator[Exposure]:
 
 def coordinator_log_large(facts: AuditFacts) -> Iterator[Exposure]:
     """Brokers that never compact the coordinators' log."""
-    off = [node for node, one in sorted(facts.brokers.items()) if one.settings.get(CLEANER) == "false"]
+    off = [node for node, broker in sorted(facts.brokers.items()) if broker.settings.get(CLEANER) == "false"]
     if off and not facts.is_unused:
         yield exposure(
             "coordinator-log-large",

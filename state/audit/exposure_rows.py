@@ -66,8 +66,8 @@ class AuditRow:
         if self.incidents:
             named = some(self.incident_ids, EXAMPLES)
             yield f"  incidents of the last week that fit: {self.incidents}, for example {named}"
-        for one in self.evidence:
-            yield f"  evidence: {one['request']}: {one['field']}: {one['value']}"
+        for evidence in self.evidence:
+            yield f"  evidence: {evidence['request']}: {evidence['field']}: {evidence['value']}"
         for remedy in self.remedies:
             yield f"  do: {remedy['text']}"
             if remedy["command"] is not None:
@@ -111,8 +111,8 @@ class PeriodicAudit:
     @property
     def counts(self) -> dict[ExposureSeverity, int]:
         """How many findings each severity has."""
-        found = Counter(one.severity for one in self.exposures)
-        return {severity: found[severity] for severity in ExposureSeverity}
+        counts = Counter(exposure.severity for exposure in self.exposures)
+        return {severity: counts[severity] for severity in ExposureSeverity}
 
     @property
     def told(self) -> ExposureCounts:
@@ -123,55 +123,55 @@ class PeriodicAudit:
 
 def summary(shown: Sequence[Exposure], *, has_all: bool, left_out: int = 0) -> str:
     """How many findings there are; an incomplete audit never says that there are none."""
-    counts = Counter(one.severity for one in shown)
-    found = ", ".join(f"{counts[severity]} {severity}" for severity in ExposureSeverity if counts[severity])
-    if not found and left_out:
+    counts = Counter(exposure.severity for exposure in shown)
+    numbers = ", ".join(f"{counts[severity]} {severity}" for severity in ExposureSeverity if counts[severity])
+    if not numbers and left_out:
         return f"no finding beside {left_out} that {'is' if left_out == 1 else 'are'} left out"
-    if not found:
+    if not numbers:
         return f"no finding of {len(CHECKS)} checks" if has_all else "no finding in what could be checked"
-    return found
+    return numbers
 
 
 def row_of_exposure(
-    one: Exposure,
+    exposure: Exposure,
     facts: AuditFacts,
     admin: Grantee,
     owners: OwnerLookup,
     fitting: Sequence[FittingIncident] | None = None,
 ) -> AuditRow:
     """A finding as a row, with its owners, with commands for this cluster, and with the incidents that fit it."""
-    ids = exposed_ids(one, facts)
+    ids = exposed_ids(exposure, facts)
     return AuditRow(
-        severity=str(one.severity),
-        check=one.check.name,
-        group=str(one.check.group),
-        subject=one.key,
-        finding=one.finding,
-        basis=str(one.basis),
-        affected=one.affected,
-        examples=one.examples,
-        evidence=tuple(evidence._asdict() for evidence in one.evidence),
-        remedies=tuple({"text": remedy.text, "command": command_of(remedy, admin)} for remedy in one.remedies),
-        issues=one.issues,
+        severity=str(exposure.severity),
+        check=exposure.check.name,
+        group=str(exposure.check.group),
+        subject=exposure.key,
+        finding=exposure.finding,
+        basis=str(exposure.basis),
+        affected=exposure.affected,
+        examples=exposure.examples,
+        evidence=tuple(evidence._asdict() for evidence in exposure.evidence),
+        remedies=tuple({"text": remedy.text, "command": command_of(remedy, admin)} for remedy in exposure.remedies),
+        issues=exposure.issues,
         exposed_ids=len(ids) if ids is not None else None,
         transactional_ids=tuple(ids[:EXAMPLES]) if ids is not None else (),
-        owners=tuple(_teams(one, facts, ids or (), owners)),
+        owners=tuple(_teams(exposure, facts, ids or (), owners)),
         incidents=len(fitting) if fitting is not None else None,
         incident_ids=tuple(fit.incident_id for fit in fitting[:EXAMPLES]) if fitting is not None else (),
-        docs=f"docs/audit.md#{one.check.name}",
+        docs=f"docs/audit.md#{exposure.check.name}",
     )
 
 
-def _teams(one: Exposure, facts: AuditFacts, ids: Sequence[str], owners: OwnerLookup) -> list[str]:
+def _teams(exposure: Exposure, facts: AuditFacts, ids: Sequence[str], owners: OwnerLookup) -> list[str]:
     """The teams that are called about what is exposed: by the ids, else by the topics that they wrote to."""
-    found = [owners.owner(subject) for name in ids for subject in _subjects(name, facts)]
-    found += [owners.owner(Subject(None, topic)) for topic in sorted(one.topics)]
-    return list(dict.fromkeys(owner.whom_to_call for owner in found if owner is not None))
+    teams = [owners.owner(subject) for name in ids for subject in _subjects(name, facts)]
+    teams += [owners.owner(Subject(None, topic)) for topic in sorted(exposure.topics)]
+    return list(dict.fromkeys(owner.whom_to_call for owner in teams if owner is not None))
 
 
 def _subjects(name: str, facts: AuditFacts) -> Iterator[Subject]:
-    known = facts.ids.get(name) if facts.ids is not None else None
-    topics = frozenset(place.topic for place in known.partitions) if known is not None else frozenset()
+    audited_id = facts.ids.get(name) if facts.ids is not None else None
+    topics = frozenset(place.topic for place in audited_id.partitions) if audited_id is not None else frozenset()
     for topic in tuple(sorted(topics)) or (None,):
         yield Subject(name, topic, topics)
 

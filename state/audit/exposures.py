@@ -92,9 +92,9 @@ def exposure(
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def nodes(found: Sequence[BrokerId]) -> str:
+def nodes(brokers: Sequence[BrokerId]) -> str:
     """Some brokers, as text."""
-    return f"broker{'s' if len(found) != 1 else ''} {some(found, EXAMPLES)}"
+    return f"broker{'s' if len(brokers) != 1 else ''} {some(brokers, EXAMPLES)}"
 
 
 def remedy(name: str, which: str, **values: object) -> ChosenRemedy:
@@ -115,9 +115,9 @@ def for_topics(topics: Sequence[str], made: Callable[[str], ChosenRemedy]) -> li
     return [*map(made, topics[:EXAMPLES]), *left]
 
 
-def first_back(found: Iterable[BrokerId], then: str) -> ChosenRemedy:
+def first_back(brokers: Iterable[BrokerId], then: str) -> ChosenRemedy:
     """The remedy that needs these brokers: before they are back, its command does nothing, or harms."""
-    return ChosenRemedy(f"first bring {nodes(sorted(set(found)))} back: {then}")
+    return ChosenRemedy(f"first bring {nodes(sorted(set(brokers)))} back: {then}")
 
 
 def more_replicas(name: str, facts: AuditFacts, partitions: Iterable[TopicPartition]) -> ChosenRemedy:
@@ -153,16 +153,20 @@ class AuditResult:
     folded: Mapping[str, int] = field(default_factory=dict)
 
 
-def exposed_ids(one: Exposure, facts: AuditFacts) -> Sequence[str] | None:
+def exposed_ids(exposure: Exposure, facts: AuditFacts) -> Sequence[str] | None:
     """The transactional ids that a finding exposes: those that it names, or those that wrote to its topics.
 
     None if the coordinators' log could not be read, or if the finding is about no id and no topic.
     """
-    if one.ids:
-        return one.ids
-    if facts.ids is None or not one.topics:
+    if exposure.ids:
+        return exposure.ids
+    if facts.ids is None or not exposure.topics:
         return None
-    return list(dict.fromkeys(found.name for topic in sorted(one.topics) for found in facts.writers.get(topic, ())))
+    return list(
+        dict.fromkeys(
+            audited_id.name for topic in sorted(exposure.topics) for audited_id in facts.writers.get(topic, ())
+        )
+    )
 
 
 class FittingIncident(NamedTuple):
@@ -179,7 +183,7 @@ def of_the_week(events: Iterable[IncidentEvent], now_ms: TimestampMs) -> list[In
     return sorted(newest.values(), key=lambda event: -event.time_ms)
 
 
-def explained(one: Exposure, incidents: Iterable[IncidentEvent]) -> tuple[FittingIncident, ...]:
+def explained(exposure: Exposure, incidents: Iterable[IncidentEvent]) -> tuple[FittingIncident, ...]:
     """The incidents that fit a finding.
 
     The events topic is no evidence, so this is no finding: it is where to look first.
@@ -187,14 +191,14 @@ def explained(one: Exposure, incidents: Iterable[IncidentEvent]) -> tuple[Fittin
     return tuple(
         FittingIncident(event.incident_id, event.verdict, event.open_since_ms)
         for event in incidents
-        if fits(one, event)
+        if fits(exposure, event)
     )
 
 
-def unexplained(found: Iterable[Exposure], incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
+def unexplained(exposures: Iterable[Exposure], incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
     """The incidents that fit no finding."""
-    shown = list(found)
-    return [event for event in incidents if not any(fits(one, event) for one in shown)]
+    shown = list(exposures)
+    return [event for event in incidents if not any(fits(exposure, event) for exposure in shown)]
 
 
 def unexplained_line(events: Sequence[IncidentEvent]) -> str | None:
@@ -212,14 +216,14 @@ def unexplained_line(events: Sequence[IncidentEvent]) -> str | None:
     )
 
 
-def fits(one: Exposure, event: IncidentEvent) -> bool:
+def fits(exposure: Exposure, event: IncidentEvent) -> bool:
     """Whether an incident fits a finding: by a sign of the check, and by the topics or the ids of the finding."""
-    return any(sign.is_of(event) and _is_about(one, sign, event) for sign in one.check.explains)
+    return any(sign.is_of(event) and _is_about(exposure, sign, event) for sign in exposure.check.explains)
 
 
-def _is_about(one: Exposure, sign: IncidentSign, event: IncidentEvent) -> bool:
-    if one.topics:
+def _is_about(exposure: Exposure, sign: IncidentSign, event: IncidentEvent) -> bool:
+    if exposure.topics:
         pending = {place.rpartition("-")[0] for place in event.pending_partitions}
         concerned = {TRANSACTION_STATE_TOPIC} if sign.is_lost_id else {event.topic, *pending}
-        return not concerned.isdisjoint(one.topics)
-    return not one.ids or event.transactional_id in {None, *one.ids}
+        return not concerned.isdisjoint(exposure.topics)
+    return not exposure.ids or event.transactional_id in {None, *exposure.ids}

@@ -31,23 +31,23 @@ _OF_THE_CLIENT: Final = frozenset(
 def misplaced_ids(facts: AuditFacts) -> Iterator[Exposure]:
     """KAFKA-20029: partitions were added to the coordinators' log."""
     count = len(facts.log.partitions) if facts.log is not None else 0
-    found = [one for one in (facts.ids or {}).values() if one.is_misplaced]
-    if found:
-        newest_ms = max(one.last.timestamp_ms for one in found)
-        first = found[0]
+    misplaced = [audited_id for audited_id in (facts.ids or {}).values() if audited_id.is_misplaced]
+    if misplaced:
+        newest_ms = max(audited_id.last.timestamp_ms for audited_id in misplaced)
+        first = misplaced[0]
         yield exposure(
             "coordinator-partitions",
             _CRITICAL,
-            f"{counted(len(found), 'transactional id has', 'transactional ids have')} live records in a wrong "
+            f"{counted(len(misplaced), 'transactional id has', 'transactional ids have')} live records in a wrong "
             f"partition of {TRANSACTION_STATE_TOPIC}; the newest is of {rfc3339(newest_ms)}",
             Basis.PROVEN,
-            [quoted(one.name) for one in found],
+            [quoted(audited_id.name) for audited_id in misplaced],
             [
                 SeenValue("Metadata", f"partitions of {TRANSACTION_STATE_TOPIC}", str(count)),
                 SeenValue("Fetch", f"{log_numbered(first.log.number)}@{first.last.offset}", quoted(first.name)),
             ],
             [remedy("coordinator-partitions", "restart")],
-            ids=tuple(one.name for one in found),
+            ids=tuple(audited_id.name for audited_id in misplaced),
             key=TRANSACTION_STATE_TOPIC,
         )
 
@@ -55,14 +55,14 @@ def misplaced_ids(facts: AuditFacts) -> Iterator[Exposure]:
 def reused_producer_ids(facts: AuditFacts) -> Iterator[Exposure]:
     """Two transactional ids with one producer id."""
     ids = (facts.ids or {}).values()
-    if len({one.records[-1].producer_id for one in ids}) < len(ids):
-        times = Counter(one.last.producer_id for one in ids)
+    if len({audited_id.records[-1].producer_id for audited_id in ids}) < len(ids):
+        times = Counter(audited_id.last.producer_id for audited_id in ids)
         shared: dict[int, list[AuditedId]] = {producer: [] for producer in sorted(times) if times[producer] > 1}
-        for one in ids:
-            if one.last.producer_id in shared:
-                shared[one.last.producer_id].append(one)
-        producer, found = next(iter(shared.items()))
-        names = [one.name for of in shared.values() for one in of]
+        for audited_id in ids:
+            if audited_id.last.producer_id in shared:
+                shared[audited_id.last.producer_id].append(audited_id)
+        producer, sharing = next(iter(shared.items()))
+        names = [audited_id.name for of in shared.values() for audited_id in of]
         yield exposure(
             "producer-id-reused",
             _CRITICAL,
@@ -72,9 +72,11 @@ def reused_producer_ids(facts: AuditFacts) -> Iterator[Exposure]:
             [quoted(name) for name in names],
             [
                 SeenValue(
-                    "Fetch", f"{log_numbered(one.log.number)}@{one.last.offset}", f"{quoted(one.name)}, {producer}"
+                    "Fetch",
+                    f"{log_numbered(audited_id.log.number)}@{audited_id.last.offset}",
+                    f"{quoted(audited_id.name)}, {producer}",
                 )
-                for one in found
+                for audited_id in sharing
             ],
             [remedy("producer-id-reused", "restart")],
             ids=tuple(names),
@@ -96,7 +98,7 @@ def template_of(transactional_id: str) -> str:
     """The id with its variable parts masked, for example `checkout-{n}`."""
     if len(transactional_id) > _LONGEST:
         return transactional_id
-    return _MASKED.sub(lambda found: f"{{{found.lastgroup}}}", transactional_id)
+    return _MASKED.sub(lambda match: f"{{{match.lastgroup}}}", transactional_id)
 
 
 # No expression tells these characters apart, so a million ids of one form are few texts to search.
@@ -123,15 +125,15 @@ def is_random(template: str) -> bool:
 
 def by_form(ids: Iterable[AuditedId]) -> dict[str, list[AuditedId]]:
     """The ids by their form."""
-    found: dict[str, list[AuditedId]] = {}
-    for one in ids:
-        found.setdefault(template_of(one.name), []).append(one)
-    return found
+    forms: dict[str, list[AuditedId]] = {}
+    for audited_id in ids:
+        forms.setdefault(template_of(audited_id.name), []).append(audited_id)
+    return forms
 
 
-def client_version(one: AuditedId) -> int | None:
+def client_version(audited_id: AuditedId) -> int | None:
     """The transaction version of the id's client in its newest record that has it; None if it is not known."""
-    for record in reversed(one.records):
+    for record in reversed(audited_id.records):
         if record.state in _OF_THE_CLIENT:
             return record.client_version
     return None
@@ -149,13 +151,13 @@ def _timed_out(record: LoggedState) -> bool:
 def times_out(facts: AuditFacts) -> Iterator[Exposure]:
     """Transactions that their coordinator aborted at their timeout."""
     for form, ids in by_form(facts.ids_that_ended).items():
-        ended = [(one, record) for one in ids for record in one.whole if record.state in PREPARED]
-        late = [(one, record) for one, record in ended if _timed_out(record)]
+        ended = [(audited_id, record) for audited_id in ids for record in audited_id.whole if record.state in PREPARED]
+        late = [(audited_id, record) for audited_id, record in ended if _timed_out(record)]
         if not late:
             continue
-        names = list(dict.fromkeys(one.name for one, _ in late))
+        names = list(dict.fromkeys(audited_id.name for audited_id, _ in late))
         longest = max(record.updated_ms - (record.start_ms or 0) for _, record in late)
-        one, record = late[-1]
+        audited_id, record = late[-1]
         yield exposure(
             "times-out",
             _WARN if len(late) >= _ENOUGH else _INFO,
@@ -163,34 +165,40 @@ def times_out(facts: AuditFacts) -> Iterator[Exposure]:
             f"aborted after the timeout; the longest was open for {longest} ms",
             Basis.PROVEN,
             [quoted(name) for name in names],
-            [_seen(one, record, f"PrepareAbort {record.updated_ms - (record.start_ms or 0)} ms after its start")],
+            [
+                _seen(
+                    audited_id, record, f"PrepareAbort {record.updated_ms - (record.start_ms or 0)} ms after its start"
+                )
+            ],
             [remedy("times-out", "application")],
             ids=tuple(names),
             key=form,
         )
 
 
-def _seen(one: AuditedId, record: LoggedState, what: str) -> SeenValue:
-    return SeenValue("Fetch", f"{log_numbered(one.log.number)}@{record.offset}", f"{quoted(one.name)}: {what}")
+def _seen(audited_id: AuditedId, record: LoggedState, what: str) -> SeenValue:
+    return SeenValue(
+        "Fetch", f"{log_numbered(audited_id.log.number)}@{record.offset}", f"{quoted(audited_id.name)}: {what}"
+    )
 
 
 def fenced_while_open(facts: AuditFacts) -> Iterator[Exposure]:
     """Ids that are initialised again and again while a transaction is open."""
     for form, ids in by_form(facts.ids_that_ended).items():
-        found = [(one, fences) for one in ids if _are_dense(fences := _fences(one.whole))]
-        if not found:
+        fenced = [(audited_id, fences) for audited_id in ids if _are_dense(fences := _fences(audited_id.whole))]
+        if not fenced:
             continue
-        one, fences = found[0]
+        audited_id, fences = fenced[0]
         yield exposure(
             "fenced-while-open",
             _WARN,
-            f"{quoted(form)}: initialised {sum(len(of) for _, of in found)} times while a transaction was open: two "
+            f"{quoted(form)}: initialised {sum(len(of) for _, of in fenced)} times while a transaction was open: two "
             "producers share an id, or one crashes in a loop",
             Basis.PROVEN,
-            [quoted(one.name) for one, _ in found],
-            [_seen(one, fences[-1], "PrepareAbort before the timeout, with a raised epoch, then Empty")],
+            [quoted(audited_id.name) for audited_id, _ in fenced],
+            [_seen(audited_id, fences[-1], "PrepareAbort before the timeout, with a raised epoch, then Empty")],
             [remedy("fenced-while-open", "one")],
-            ids=tuple(one.name for one, _ in found),
+            ids=tuple(audited_id.name for audited_id, _ in fenced),
             key=form,
         )
 
@@ -200,12 +208,12 @@ def _fences(records: list[LoggedState]) -> list[LoggedState]:
 
     Only the coordinator raises the epoch, unless the client has the protocol of transaction.version 2.
     """
-    found = []
+    fences = []
     for at, record in enumerate(records):
         before = records[at - 1] if at else None
         if record.state is not TransactionState.PREPARE_ABORT or _timed_out(record) or before is None:
             continue
-        then = next((one for one in records[at + 1 :] if one.state is not TransactionState.COMPLETE_ABORT), None)
+        then = next((later for later in records[at + 1 :] if later.state is not TransactionState.COMPLETE_ABORT), None)
         if (
             before.state is TransactionState.ONGOING
             and not before.client_version
@@ -214,8 +222,8 @@ def _fences(records: list[LoggedState]) -> list[LoggedState]:
             and then.state is TransactionState.EMPTY
             and then.timestamp_ms - record.timestamp_ms <= _MINUTE_MS
         ):
-            found.append(record)
-    return found
+            fences.append(record)
+    return fences
 
 
 def _are_dense(records: list[LoggedState]) -> bool:
@@ -226,19 +234,21 @@ def _are_dense(records: list[LoggedState]) -> bool:
 
 def one_shot_ids(facts: AuditFacts) -> Iterator[Exposure]:
     """Ids that are used once."""
-    for form, ids in by_form(one for one in (facts.ids or {}).values() if has_random_part(one.name)).items():
+    for form, ids in by_form(
+        audited_id for audited_id in (facts.ids or {}).values() if has_random_part(audited_id.name)
+    ).items():
         if len(ids) < _MANY or not is_random(form):
             continue
-        idle = [one for one in ids if facts.now_ms - one.last.updated_ms >= _DAY_MS]
+        idle = [audited_id for audited_id in ids if facts.now_ms - audited_id.last.updated_ms >= _DAY_MS]
         if 10 * len(idle) < 9 * len(ids):
             continue
-        late = any(_timed_out(record) for one in ids for record in one.whole)
+        late = any(_timed_out(record) for audited_id in ids for record in audited_id.whole)
         yield exposure(
             "one-shot-ids",
             _WARN if late else _INFO,
             f"{quoted(form)}: {len(idle)} of {len(ids)} ids were not used for a day",
             Basis.STATISTICAL,
-            [quoted(one.name) for one in ids],
+            [quoted(audited_id.name) for audited_id in ids],
             [
                 _seen(
                     idle[0],
@@ -247,15 +257,17 @@ def one_shot_ids(facts: AuditFacts) -> Iterator[Exposure]:
                 )
             ],
             [remedy("one-shot-ids", which) for which in ("stable", "streams", "spring", "flink")],
-            ids=tuple(one.name for one in ids),
+            ids=tuple(audited_id.name for audited_id in ids),
             key=form,
         )
 
 
 def long_timeout(facts: AuditFacts) -> Iterator[Exposure]:
     """Timeouts that block readers for long after a crash."""
-    for form, ids in by_form(one for one in (facts.ids or {}).values() if one.last.timeout_ms > _QUARTER_MS).items():
-        longest = max(ids, key=lambda one: one.last.timeout_ms)
+    for form, ids in by_form(
+        audited_id for audited_id in (facts.ids or {}).values() if audited_id.last.timeout_ms > _QUARTER_MS
+    ).items():
+        longest = max(ids, key=lambda audited_id: audited_id.last.timeout_ms)
         two_phase = longest.last.timeout_ms == TWO_PHASE_TIMEOUT_MS
         what = "two-phase commit: only its owner ends a transaction" if two_phase else f"{longest.last.timeout_ms} ms"
         yield exposure(
@@ -263,10 +275,10 @@ def long_timeout(facts: AuditFacts) -> Iterator[Exposure]:
             _WARN if not two_phase and longest.last.timeout_ms >= _HOUR_MS else _INFO,
             f"{quoted(form)}: the timeout of {counted(len(ids), 'id')} is {what}",
             Basis.BY_SETTING,
-            [quoted(one.name) for one in ids],
+            [quoted(audited_id.name) for audited_id in ids],
             [_seen(longest, longest.last, f"timeout {longest.last.timeout_ms} ms")],
             [remedy("long-timeout", "lower"), remedy("long-timeout", "flink")],
-            ids=tuple(one.name for one in ids),
+            ids=tuple(audited_id.name for audited_id in ids),
             key=form,
         )
 
@@ -275,7 +287,7 @@ def old_protocol(facts: AuditFacts) -> Iterator[Exposure]:
     """Clients without the protocol of transaction.version 2."""
     if (facts.transaction_version or 0) < 2:
         return
-    old = [one for one in (facts.ids or {}).values() if client_version(one) == 0]
+    old = [audited_id for audited_id in (facts.ids or {}).values() if client_version(audited_id) == 0]
     forms = by_form(old)
     if forms:
         first = old[0]
@@ -288,7 +300,7 @@ def old_protocol(facts: AuditFacts) -> Iterator[Exposure]:
             [quoted(form) for form in forms],
             [_seen(first, first.last, "client transaction version 0")],
             [remedy("old-protocol", "java"), remedy("old-protocol", "other")],
-            ids=tuple(one.name for one in old),
+            ids=tuple(audited_id.name for audited_id in old),
             key="clients",
         )
 
@@ -296,16 +308,16 @@ def old_protocol(facts: AuditFacts) -> Iterator[Exposure]:
 def never_commits(facts: AuditFacts) -> Iterator[Exposure]:
     """Applications whose transactions all abort."""
     for form, ids in by_form(facts.ids_that_ended).items():
-        ended = [record for one in ids for record in one.whole if record.state in PREPARED]
+        ended = [record for audited_id in ids for record in audited_id.whole if record.state in PREPARED]
         if len(ended) >= _PROBES and all(record.state in _ABORTED for record in ended):
             yield exposure(
                 "never-commits",
                 _INFO,
                 f"{quoted(form)}: none of {len(ended)} transactions committed",
                 Basis.PROVEN,
-                [quoted(one.name) for one in ids],
+                [quoted(audited_id.name) for audited_id in ids],
                 [_seen(ids[0], ids[0].last, str(ids[0].last.state))],
                 [remedy("never-commits", "errors")],
-                ids=tuple(one.name for one in ids),
+                ids=tuple(audited_id.name for audited_id in ids),
                 key=form,
             )

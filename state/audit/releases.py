@@ -60,10 +60,10 @@ _UPDATE_METADATA_OF: Final = {Release(3, 3): 7, Release(3, 4): 8}  # with ZooKee
 
 def release_of(versions: Versions, supported: Mapping[str, int]) -> Release | None:
     """The release of a broker; `supported` has the highest level of each feature. None if no row fits."""
-    found = tuple(versions[key][1] if key in versions else -1 for key in _KEYS)
+    highest_versions = tuple(versions[key][1] if key in versions else -1 for key in _KEYS)
     level = supported.get(METADATA_VERSION)
     for release, (highest, metadata) in _ROWS.items():
-        if found != highest:
+        if highest_versions != highest:
             continue
         if metadata is None or (has_zookeeper(versions) and _fits_zookeeper(versions, release)):
             return release

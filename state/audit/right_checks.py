@@ -24,9 +24,9 @@ _NAMED = 5
 
 def allowed_to(rules: Collection[AclRule], resource: str, name: str, operations: Collection[str]) -> list[str]:
     """The principals that may do one of the operations; a rule that denies it to all hosts wins."""
-    found = [rule for rule in rules if rule.resource == resource and _fits(rule, name)]
+    fitting = [rule for rule in rules if rule.resource == resource and _fits(rule, name)]
     principals = sorted(
-        {rule.principal for rule in found if rule.is_allowed and rule.operation in {*operations, "All"}}
+        {rule.principal for rule in fitting if rule.is_allowed and rule.operation in {*operations, "All"}}
     )
 
     def is_denied(principal: str, operation: str) -> bool:
@@ -35,12 +35,12 @@ def allowed_to(rules: Collection[AclRule], resource: str, name: str, operations:
             and rule.host == "*"
             and rule.principal in {principal, EVERYBODY}
             and rule.operation in {operation, "All"}
-            for rule in found
+            for rule in fitting
         )
 
     def may(principal: str, operation: str) -> bool:
         return not is_denied(principal, operation) and any(
-            rule.is_allowed and rule.principal == principal and rule.operation in {operation, "All"} for rule in found
+            rule.is_allowed and rule.principal == principal and rule.operation in {operation, "All"} for rule in fitting
         )
 
     return [principal for principal in principals if any(may(principal, operation) for operation in operations)]

@@ -93,10 +93,10 @@ def _in_one_rack(facts: AuditFacts, topic: AuditedTopic) -> list[TopicPartition]
     def racks_of(replicas: Sequence[BrokerId]) -> set[str | None]:
         return {racks.get(node) for node in replicas}
 
-    found = [(number, topic.partitions[number].replicas) for number in _numbers(topic)]
+    pairs = [(number, topic.partitions[number].replicas) for number in _numbers(topic)]
     return [
         topic.place(number)
-        for number, of in found
+        for number, of in pairs
         if len(of) > 1 and len(racks_of(of)) == 1 and None not in racks_of(of)
     ]
 
@@ -143,7 +143,7 @@ def _deleted_records(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]
         _WARN,
         "offsets that were committed in transactions, and their data is read again",
     )
-    for topic in [log, *(one for one in facts.transactional_topics if one.name == CONSUMER_OFFSETS_TOPIC)]:
+    for topic in [log, *(topic for topic in facts.transactional_topics if topic.name == CONSUMER_OFFSETS_TOPIC)]:
         policy, (severity, effect) = topic.value(CLEANUP), effects[topic.name]
         if policy is not None and "delete" in policy:
             yield exposure(
@@ -182,10 +182,10 @@ def _single_replicas(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]
 def _minimum_of_log(facts: AuditFacts, log: AuditedTopic) -> Iterator[Exposure]:
     name, places = "coordinator-log-config", [log.place(at) for at in _numbers(log)]
     least = min((len(of.replicas) for of in log.partitions.values()), default=1)
-    known = [minimum for at in _numbers(log) if (minimum := facts.minimum(log, at)) is not None]
-    if not known or least == 1:
+    minimums = [minimum for at in _numbers(log) if (minimum := facts.minimum(log, at)) is not None]
+    if not minimums or least == 1:
         return
-    minimum = 1 if 1 in known else max(known)
+    minimum = 1 if 1 in minimums else max(minimums)
     if minimum == 1:
         finding = f"{MIN_ISR} is 1: a power failure of one broker can lose an outcome that the client was told"
     elif minimum >= least:
@@ -259,9 +259,9 @@ class _Unclean(NamedTuple):
 
 def _unclean(facts: AuditFacts, topic: AuditedTopic) -> _Unclean | None:
     """How bad it is for one topic, and why; None if it is off, has no effect, or cannot be seen."""
-    found = topic.settings.get(UNCLEAN)
+    set_value = topic.settings.get(UNCLEAN)
     copied = [number for number in _numbers(topic) if len(topic.partitions[number].replicas) > 1]
-    decided = _unclean_where(facts, found) if found is not None and copied and facts.releases else None
+    decided = _unclean_where(facts, set_value) if set_value is not None and copied and facts.releases else None
     if decided is None:
         return None
     where, at = decided
@@ -273,17 +273,19 @@ def _unclean(facts: AuditFacts, topic: AuditedTopic) -> _Unclean | None:
     return _Unclean(_CRITICAL if is_weak else _WARN, where, "an unclean election can lose a marker", at)
 
 
-def _unclean_where(facts: AuditFacts, found: SetValue) -> tuple[str, tuple[BrokerId, ...]] | None:
+def _unclean_where(facts: AuditFacts, set_value: SetValue) -> tuple[str, tuple[BrokerId, ...]] | None:
     """Where it is true and counts, and the brokers that have it as controllers; None if it is false or not seen.
 
     The active controller takes the first of: the topic, its own node, the cluster-wide default, its own file. A broker
     that is also a controller shows what the last three are for it (ConfigurationControlManager.getTopicConfig).
     """
     where = (
-        _WHERE.get(found.source, "on the brokers" if facts.has_zookeeper else None) if found.value == "true" else None
+        _WHERE.get(set_value.source, "on the brokers" if facts.has_zookeeper else None)
+        if set_value.value == "true"
+        else None
     )
-    of_controllers = facts.controllers if found.source != ON_TOPIC else {}
-    at = tuple(node for node, one in of_controllers.items() if one.settings.get(UNCLEAN) == "true")
+    of_controllers = facts.controllers if set_value.source != ON_TOPIC else {}
+    at = tuple(node for node, broker in of_controllers.items() if broker.settings.get(UNCLEAN) == "true")
     if where is not None and (at or not of_controllers):
         return where, ()
     return (f"on {nodes(at)}, which can be the active controller", at) if at else None
@@ -296,7 +298,9 @@ def unclean_unseen(facts: AuditFacts) -> Iterator[NotAudited]:
     by_file = [
         topic.name
         for topic in _judged(facts)
-        if (found := topic.settings.get(UNCLEAN)) is not None and found.value == "true" and found.source not in _WHERE
+        if (set_value := topic.settings.get(UNCLEAN)) is not None
+        and set_value.value == "true"
+        and set_value.source not in _WHERE
     ]
     if by_file:
         yield NotAudited(
@@ -327,7 +331,7 @@ def replication(facts: AuditFacts) -> Iterator[Exposure]:
             single,
             [SeenValue("Metadata", f"replicas of {place}", str(replicas))],
             [more_replicas("replication", facts, single)],
-            topics=frozenset(one.topic for one in single),
+            topics=frozenset(place.topic for place in single),
             key="replicas",
         )
     stopped = [(topic, place) for topic in topics for place in _below_minimum(facts, topic, _numbers(topic))]
@@ -423,7 +427,7 @@ def _compacted(facts: AuditFacts) -> list[tuple[AuditedTopic, int]]:
 def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
     """Markers that compaction removes before a replica that was away has copied them."""
     copied = _compacted(facts)
-    if all(one.settings.get(CLEANER) == "false" for one in facts.brokers.values()):
+    if all(broker.settings.get(CLEANER) == "false" for broker in facts.brokers.values()):
         return  # nothing is compacted
     short = [topic for topic, kept_ms in copied if kept_ms < _HOUR_MS]
     if short:
@@ -442,7 +446,7 @@ def compaction_race(facts: AuditFacts) -> Iterator[Exposure]:
         )
     away = [
         topic.place(number)
-        for topic, _ in sorted(copied, key=lambda one: one[1])
+        for topic, _ in sorted(copied, key=lambda pair: pair[1])
         for number in _numbers(topic)
         if len(topic.partitions[number].in_sync) < len(topic.partitions[number].replicas)
     ]
@@ -468,7 +472,9 @@ def retention_below_timeout(facts: AuditFacts) -> Iterator[Exposure]:
         retention = topic.number(RETENTION)
         if retention is None or retention < 0 or "delete" not in (topic.value(CLEANUP) or ""):
             continue
-        longest = max(facts.writers.get(topic.name, ()), key=lambda one: one.last.timeout_ms, default=None)
+        longest = max(
+            facts.writers.get(topic.name, ()), key=lambda audited_id: audited_id.last.timeout_ms, default=None
+        )
         if longest is None or longest.last.timeout_ms <= retention:
             continue
         yield exposure(

@@ -66,7 +66,7 @@ def changes(event: IncidentEvent, before: IncidentEvent, shown: Shown) -> Iterat
         ("waiting for their offsets", _waiting(event), _waiting(before)),
         ("no longer stopped or waiting", _hurt(before), _hurt(event)),
     ):
-        if new := [one for one in now if one not in then]:
+        if new := [name for name in now if name not in then]:
             more = f" and {len(new) - _NAMED} more" if len(new) > _NAMED else ""
             yield f"{what}: {', '.join(map(shown, new[:_NAMED]))}{more}"
     if event.hidden_records != before.hidden_records and event.hidden_records is not None:
@@ -78,11 +78,11 @@ def _tag(event: IncidentEvent) -> str:
 
 
 def _stopped(event: IncidentEvent) -> Sequence[str]:
-    return [one.group_id for one in event.consumer_groups if one.state is GroupState.STOPPED]
+    return [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED]
 
 
 def _waiting(event: IncidentEvent) -> Sequence[str]:
-    return [one.group_id for one in event.waiting_groups]
+    return [group.group_id for group in event.waiting_groups]
 
 
 def _hurt(event: IncidentEvent) -> Sequence[str]:

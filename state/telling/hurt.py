@@ -57,18 +57,20 @@ def waiting_means(who: str) -> str:
 
 def affected_lines(groups: Sequence[AffectedGroup], stable: Offset) -> Iterable[str]:
     """The groups that read a held partition; one look cannot show that a group has stopped."""
-    new = [one for one in groups if one.committed_offset is None]
-    at_it = [one for one in groups if one.committed_offset == stable]
-    below = [one for one in groups if one.committed_offset not in (stable, None)]
+    new = [group for group in groups if group.committed_offset is None]
+    at_it = [group for group in groups if group.committed_offset == stable]
+    below = [group for group in groups if group.committed_offset not in (stable, None)]
     if new:
-        names = some([quoted(one.group_id) for one in new], _NAMED)
+        names = some([quoted(group.group_id) for group in new], _NAMED)
         yield (
             "If they read with read_committed, these groups stop here; their members are assigned this partition and "
             f"have committed nothing of it: {names}."
         )
-    for found, place in ((at_it, "have reached this offset"), (below, "have not reached it yet")):
-        if found:
-            named = [f"{quoted(one.group_id)} (at {one.committed_offset}, lag {one.hidden_lag})" for one in found]
+    for members, place in ((at_it, "have reached this offset"), (below, "have not reached it yet")):
+        if members:
+            named = [
+                f"{quoted(group.group_id)} (at {group.committed_offset}, lag {group.hidden_lag})" for group in members
+            ]
             names = some(named, _NAMED)
             yield f"If they read with read_committed, these groups stop here; they {place}: {names}."
 

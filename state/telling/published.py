@@ -58,12 +58,14 @@ def tell_found(origin: Origin, event: IncidentEvent) -> Telling:
 def said_about(event: IncidentEvent, published: Iterable[IncidentEvent]) -> IncidentEvent | None:
     """The last event of a watcher's open incident about the same hang; that with the computed id, if there is one."""
     key = event.cluster_id, event.span, event.txn_start_offset, event.verdict
-    found = [
-        one
-        for one in published
-        if one.is_open and not one.is_by_hand and (one.cluster_id, one.span, one.txn_start_offset, one.verdict) == key
+    fitting = [
+        said
+        for said in published
+        if said.is_open
+        and not said.is_by_hand
+        and (said.cluster_id, said.span, said.txn_start_offset, said.verdict) == key
     ]
-    return next((one for one in found if one.incident_id == one.first_id), found[-1] if found else None)
+    return next((said for said in fitting if said.incident_id == said.first_id), fitting[-1] if fitting else None)
 
 
 def _is_same_data(said: IncidentEvent, event: IncidentEvent) -> bool:
@@ -94,9 +96,11 @@ def _claimed(told: Iterable[Told], event: IncidentEvent, said: IncidentEvent) ->
     why = f": {event.outcome_detail}" if event.outcome_detail is not None else ""
     claim = f"{who} said at {utc_text(said.time_ms)}: {words.means} This command has not proven it{why}. {ANYONE}"
     texts = {own.safe: f"{IF_SO} {words.safe[0].lower()}{words.safe[1:]}", own.then: ASK_THE_WATCHER}
-    for one in _changed(told, StatementKind.OUTCOME, lambda _: claim):
-        yield replace(one, text=texts.get(one.text, one.text))
+    for statement in _changed(told, StatementKind.OUTCOME, lambda _: claim):
+        yield replace(statement, text=texts.get(statement.text, statement.text))
 
 
 def _changed(told: Iterable[Told], kind: StatementKind, change: Callable[[str], str]) -> Iterator[Told]:
-    return (replace(one, text=change(one.text)) if one.kind is kind else one for one in told)
+    return (
+        replace(statement, text=change(statement.text)) if statement.kind is kind else statement for statement in told
+    )

@@ -56,32 +56,32 @@ Held = Callable[[IncidentEvent], Iterable[str]]
 
 def shared_roots(incidents: Sequence[IncidentEvent], held: Held) -> list[SharedRoot]:
     """The roots of several incidents, the one that holds most first; `held` gives the partitions of an incident."""
-    found: dict[tuple[RootKind, str], list[IncidentEvent]] = {}
+    by_root: dict[tuple[RootKind, str], list[IncidentEvent]] = {}
     for event in incidents:
         for root in _roots_of(event):
-            found.setdefault(root, []).append(event)
+            by_root.setdefault(root, []).append(event)
     seen: set[frozenset[str]] = set()
-    known: dict[str, tuple[Iterable[str], Iterable[str]]] = {}
+    by_incident: dict[str, tuple[Iterable[str], Iterable[str]]] = {}
     roots = []
-    for (kind, name), members in sorted(found.items(), key=lambda one: one[0]):
+    for (kind, name), members in sorted(by_root.items(), key=lambda item: item[0]):
         ids = frozenset(event.incident_id for event in members)
         is_broker = kind in {RootKind.COORDINATOR, RootKind.LEADER}
         is_most = not is_broker or 2 * len(members) > len(incidents)
         if len(members) >= LEAST and is_most and ids not in seen:
             seen.add(ids)
-            whole = [known.get(event.incident_id) or _whole(known, event, held) for event in members]
+            whole = [by_incident.get(event.incident_id) or _whole(by_incident, event, held) for event in members]
             partitions = frozenset[str]().union(*(places for places, _ in whole))
             groups = frozenset[str]().union(*(names for _, names in whole))
             roots.append(SharedRoot(kind, name, members, partitions, groups))
-    return sorted(roots, key=lambda one: (-len(one.partitions), -len(one.groups), one.kind, one.name))
+    return sorted(roots, key=lambda root: (-len(root.partitions), -len(root.groups), root.kind, root.name))
 
 
 def _whole(
-    known: dict[str, tuple[Iterable[str], Iterable[str]]], event: IncidentEvent, held: Held
+    by_incident: dict[str, tuple[Iterable[str], Iterable[str]]], event: IncidentEvent, held: Held
 ) -> tuple[Iterable[str], Iterable[str]]:
     """The partitions and the groups of an incident, made once for all its roots."""
-    known[event.incident_id] = found = tuple(held(event)), tuple(_groups_of(event))
-    return found
+    by_incident[event.incident_id] = parts = tuple(held(event)), tuple(_groups_of(event))
+    return parts
 
 
 def _roots_of(event: IncidentEvent) -> Iterator[tuple[RootKind, str]]:
@@ -97,15 +97,15 @@ def _roots_of(event: IncidentEvent) -> Iterator[tuple[RootKind, str]]:
 
 def hurt_groups(incidents: Iterable[IncidentEvent]) -> list[HurtGroup]:
     """Each group once, with all incidents that hurt it: those that stand first, then those behind most incidents."""
-    found: dict[str, list[IncidentEvent]] = {}
+    by_name: dict[str, list[IncidentEvent]] = {}
     stopped: set[str] = set()
     for event in incidents:
         groups = _groups_of(event)
         stopped.update(name for name, is_stopped in groups.items() if is_stopped)
         for name in groups:
-            found.setdefault(name, []).append(event)
-    rows = [HurtGroup(name, name in stopped, members) for name, members in found.items()]
-    return sorted(rows, key=lambda one: (not one.is_stopped, -len(one.incidents), one.name))
+            by_name.setdefault(name, []).append(event)
+    rows = [HurtGroup(name, name in stopped, members) for name, members in by_name.items()]
+    return sorted(rows, key=lambda group: (not group.is_stopped, -len(group.incidents), group.name))
 
 
 def _groups_of(event: IncidentEvent) -> Mapping[str, bool]:

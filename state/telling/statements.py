@@ -395,7 +395,9 @@ def _its_partitions(event: IncidentEvent, shown: Shown) -> str:
     """The partitions of a whole transaction: those without its marker, or its participants."""
     pending, all_of_it = event.pending_partitions, event.evidence.coordinator_partitions
     what, names = ("Its marker is missing on", pending) if pending else ("Its partitions", all_of_it)
-    return f" {what}: {some([shown(one) for one in names], _GROUPS_NAMED)}." if names and event.is_open else ""
+    return (
+        f" {what}: {some([shown(partition) for partition in names], _GROUPS_NAMED)}." if names and event.is_open else ""
+    )
 
 
 def _since(event: IncidentEvent) -> str:
@@ -420,12 +422,12 @@ def _hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
         place = TopicPartition(shown(event.topic), event.partition)
         yield held_text(place, event.last_stable_offset, event.high_watermark, event.hidden_records)
     yield from _groups(event, shown, "Groups that stand still", "Groups that wait for their committed offsets")
-    at_risk = [one for one in event.consumer_groups if one.state is GroupState.AT_RISK]
-    at_risk_names = [shown(one.group_id) for one in at_risk if one.committed_offset is not None]
+    at_risk = [group for group in event.consumer_groups if group.state is GroupState.AT_RISK]
+    at_risk_names = [shown(group.group_id) for group in at_risk if group.committed_offset is not None]
     if at_risk_names:
         offset = event.last_stable_offset if event.last_stable_offset is not None else event.txn_start_offset
         yield f"Groups at risk, which stop once they reach offset {offset}: {some(at_risk_names, _GROUPS_NAMED)}."
-    new = [shown(one.group_id) for one in at_risk if one.committed_offset is None]
+    new = [shown(group.group_id) for group in at_risk if group.committed_offset is None]
     if new:
         names = some(new, _GROUPS_NAMED)
         yield f"Groups that have committed nothing there yet, and stop if they read with read_committed: {names}."
@@ -440,11 +442,11 @@ def _was_hurt(event: IncidentEvent, shown: Shown) -> Iterator[str]:
 
 def _groups(event: IncidentEvent, shown: Shown, stopped: str, waiting: str) -> Iterator[str]:
     """The groups that do not get on."""
-    found = {
+    groups = {
         stopped: [shown(group.group_id) for group in event.consumer_groups if group.state is GroupState.STOPPED],
         waiting: [shown(group.group_id) for group in event.waiting_groups],
     }
-    yield from (f"{what}: {some(names, _GROUPS_NAMED)}." for what, names in found.items() if names)
+    yield from (f"{what}: {some(names, _GROUPS_NAMED)}." for what, names in groups.items() if names)
 
 
 def _outcome(event: IncidentEvent, shown: Shown) -> str:

@@ -209,8 +209,8 @@ class ClusterAsker:
 
     def _refusal(self, facts: WatcherFacts) -> str | None:
         """Why the facts are about another cluster than the one that is asked for; None if they are not."""
-        wanted, found = (self.source.cluster_id, self.source.name), (facts.cluster_id, facts.cluster_name)
-        for expected, told in zip(wanted, found, strict=True):
+        wanted, identity = (self.source.cluster_id, self.source.name), (facts.cluster_id, facts.cluster_name)
+        for expected, told in zip(wanted, identity, strict=True):
             if expected is not None and told is not None and told != expected:
                 return f"it speaks for another cluster: expected {expected}, found {printable(told)}"
         return None
@@ -228,7 +228,7 @@ class ClusterAsker:
 
     def _show(self) -> None:
         """Fills the store anew, from the answers."""
-        answered = [number for number, one in enumerate(self._answers) if one.facts is not None]
+        answered = [number for number, answer in enumerate(self._answers) if answer.facts is not None]
         problem = self._problem(answered)
         self._shown = self._chosen(answered) if problem is None else None
         if self._shown is None:
@@ -241,11 +241,11 @@ class ClusterAsker:
 
     def _problem(self, answered: Sequence[int]) -> str | None:
         """Why nobody is believed; None if one is."""
-        found = [self._answers[number].facts for number in answered]
-        if not found:
+        all_facts = [self._answers[number].facts for number in answered]
+        if not all_facts:
             pairs = zip(self.source.watchers, self._answers, strict=True)
-            return "; ".join(f"{place.url}: {one.problem}" for place, one in pairs)
-        if len({one.cluster_id for one in found if one is not None}) > 1:
+            return "; ".join(f"{place.url}: {answer.problem}" for place, answer in pairs)
+        if len({facts.cluster_id for facts in all_facts if facts is not None}) > 1:
             return "its watchers speak for several clusters: each cluster needs an entry of its own"
         if len(set(self._topics.values())) > 1:  # also of one that does not answer now
             return "its watchers watch other topics: each of them needs an entry of its own"

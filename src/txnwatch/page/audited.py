@@ -38,26 +38,33 @@ def counts_line(row: dict[str, Any]) -> str:
     return counted(total, "exposure") + (f", {row[worst]} {worst}" if worst is not None else "")
 
 
-def view(known: Knowledge, check: str) -> dict[str, Any]:
+def view(knowledge: Knowledge, check: str) -> dict[str, Any]:
     """The findings, worst first; with a name of a check, only its findings."""
-    found, origin = known.store.audited, known.store.commands
-    chosen = [] if found is None else [at for at, row in enumerate(found.rows) if check in {"", row.check}]
+    audit, origin = knowledge.store.audited, knowledge.store.commands
+    chosen = [] if audit is None else [at for at, row in enumerate(audit.rows) if check in {"", row.check}]
     return {
-        "check": next(({"name": one.name, "fires": one.fires} for one in CHECKS if one.name == check), None),
-        "at_ms": found.at_ms if found is not None else None,
-        "counts": _by_severity(found) if found is not None else None,
-        "rows": [_row(known, found, at) for at in _worst_first(found, chosen)] if found is not None else [],
-        "unexplained": found.unexplained if found is not None and not check else None,
-        "not_checked": [{"what": name(one.what, _LONGEST), "why": name(one.why, _LONGEST)} for one in found.missing]
-        if found is not None
-        else _elsewhere(known),
+        "check": next(
+            (
+                {"name": audit_check.name, "fires": audit_check.fires}
+                for audit_check in CHECKS
+                if audit_check.name == check
+            ),
+            None,
+        ),
+        "at_ms": audit.at_ms if audit is not None else None,
+        "counts": _by_severity(audit) if audit is not None else None,
+        "rows": [_row(knowledge, audit, at) for at in _worst_first(audit, chosen)] if audit is not None else [],
+        "unexplained": audit.unexplained if audit is not None and not check else None,
+        "not_checked": [{"what": name(need.what, _LONGEST), "why": name(need.why, _LONGEST)} for need in audit.missing]
+        if audit is not None
+        else _elsewhere(knowledge),
         "command": audit_again(origin) if origin is not None else None,
     }
 
 
-def _elsewhere(known: Knowledge) -> list[dict[str, str]]:
+def _elsewhere(knowledge: Knowledge) -> list[dict[str, str]]:
     """What a page of several clusters has in place of the findings: their numbers."""
-    told = known.store.told_exposures
+    told = knowledge.store.told_exposures
     return [] if told is None else [{"what": counts_line(told._asdict()), "why": _ON_ITS_PAGE}]
 
 
@@ -65,9 +72,9 @@ def _worst_first(audit: PeriodicAudit, chosen: list[int]) -> list[int]:
     return sorted(chosen, key=lambda at: audit.exposures[at].severity.rank)
 
 
-def _row(known: Knowledge, audit: PeriodicAudit, at: int) -> dict[str, Any]:
+def _row(knowledge: Knowledge, audit: PeriodicAudit, at: int) -> dict[str, Any]:
     row = audit.rows[at]
-    incidents = _incidents(known, audit, at)
+    incidents = _incidents(knowledge, audit, at)
     return {
         "check": row.check,
         "severity": row.severity,
@@ -75,65 +82,73 @@ def _row(known: Knowledge, audit: PeriodicAudit, at: int) -> dict[str, Any]:
         "finding": name(row.finding, _LONGEST),
         "basis": row.basis,
         "affected": row.affected,
-        "examples": [name(one) for one in row.examples],
-        "evidence": [{key: name(value, _LONGEST) for key, value in one.items()} for one in row.evidence],
-        "remedies": list(_shown(known, row).remedies),
+        "examples": [name(example) for example in row.examples],
+        "evidence": [{key: name(value, _LONGEST) for key, value in evidence.items()} for evidence in row.evidence],
+        "remedies": list(_shown(knowledge, row).remedies),
         "issues": list(row.issues),
         "exposed_ids": row.exposed_ids,
-        "transactional_ids": [name(one) for one in row.transactional_ids],
-        "owners": [name(one) for one in row.owners],
+        "transactional_ids": [name(transactional_id) for transactional_id in row.transactional_ids],
+        "owners": [name(owner) for owner in row.owners],
         "docs": row.docs,
         "incidents": [
-            {"id": one.incident_id, "verdict": one.verdict, "since_ms": one.since_ms} for one in incidents[:_LISTED]
+            {"id": incident.incident_id, "verdict": incident.verdict, "since_ms": incident.since_ms}
+            for incident in incidents[:_LISTED]
         ],
         "more_incidents": max(0, len(incidents) - _LISTED),
     }
 
 
-def _shown(known: Knowledge, row: AuditRow) -> AuditRow:
+def _shown(knowledge: Knowledge, row: AuditRow) -> AuditRow:
     """The row; its commands write, so a page that is unknown has none."""
-    if known.truth.state is not PageState.UNKNOWN:
+    if knowledge.truth.state is not PageState.UNKNOWN:
         return row
-    return replace(row, remedies=tuple({**one, "command": None} for one in row.remedies))
+    return replace(row, remedies=tuple({**remedy, "command": None} for remedy in row.remedies))
 
 
-def _incidents(known: Knowledge, audit: PeriodicAudit, at: int) -> list[FittingIncident]:
+def _incidents(knowledge: Knowledge, audit: PeriodicAudit, at: int) -> list[FittingIncident]:
     """The incidents of the last week that fit a finding: those that are known now, and those of the events topic."""
-    latest = explained(audit.exposures[at], known.seen.incidents or ())
-    both = {one.incident_id: one for one in (*latest, *(audit.fitting[at] if audit.fitting is not None else ()))}
-    return sorted(both.values(), key=lambda one: -one.since_ms)
+    latest = explained(audit.exposures[at], knowledge.seen.incidents or ())
+    both = {
+        incident.incident_id: incident
+        for incident in (*latest, *(audit.fitting[at] if audit.fitting is not None else ()))
+    }
+    return sorted(both.values(), key=lambda incident: -incident.since_ms)
 
 
-def causes(known: Knowledge, event: IncidentEvent) -> list[dict[str, str]]:
+def causes(knowledge: Knowledge, event: IncidentEvent) -> list[dict[str, str]]:
     """The findings that an incident fits, one for each check, the worst first."""
-    found = known.store.audited
-    fitting: list[Exposure] = [one for one in found.exposures if fits(one, event)] if found is not None else []
-    by_check = {one.check.name: one for one in sorted(fitting, key=lambda one: -one.severity.rank)}
-    worst = sorted(by_check.values(), key=lambda one: one.severity.rank)
+    audit = knowledge.store.audited
+    fitting: list[Exposure] = (
+        [exposure for exposure in audit.exposures if fits(exposure, event)] if audit is not None else []
+    )
+    by_check = {
+        exposure.check.name: exposure for exposure in sorted(fitting, key=lambda exposure: -exposure.severity.rank)
+    }
+    worst = sorted(by_check.values(), key=lambda exposure: exposure.severity.rank)
     return [
-        {"check": one.check.name, "severity": str(one.severity), "finding": name(one.finding, _LONGEST)}
-        for one in worst
+        {"check": exposure.check.name, "severity": str(exposure.severity), "finding": name(exposure.finding, _LONGEST)}
+        for exposure in worst
     ]
 
 
-def lines_of(known: Knowledge, check: str) -> list[str]:
+def lines_of(knowledge: Knowledge, check: str) -> list[str]:
     """The view as text."""
-    found = known.store.audited
-    if found is None:
-        told = known.store.told_exposures
+    audit = knowledge.store.audited
+    if audit is None:
+        told = knowledge.store.told_exposures
         if told is None:
             return ["audit: none was made yet"]
-        return [f"{counts_line(told._asdict())} · {audited_ago(told.at_ms, known.now_ms)}", _ON_ITS_PAGE]
-    chosen = [at for at, row in enumerate(found.rows) if check in {"", row.check}]
-    lines = [f"{counts_line(_by_severity(found))} · {audited_ago(found.at_ms, known.now_ms)}"]
-    for at in _worst_first(found, chosen):
-        lines += ["", *map(printable, _shown(known, found.rows[at]).lines())]
-        lines += _incident_lines(_incidents(known, found, at))
-    if found.unexplained is not None and not check:
-        lines += ["", found.unexplained]
-    if found.missing:
+        return [f"{counts_line(told._asdict())} · {audited_ago(told.at_ms, knowledge.now_ms)}", _ON_ITS_PAGE]
+    chosen = [at for at, row in enumerate(audit.rows) if check in {"", row.check}]
+    lines = [f"{counts_line(_by_severity(audit))} · {audited_ago(audit.at_ms, knowledge.now_ms)}"]
+    for at in _worst_first(audit, chosen):
+        lines += ["", *map(printable, _shown(knowledge, audit.rows[at]).lines())]
+        lines += _incident_lines(_incidents(knowledge, audit, at))
+    if audit.unexplained is not None and not check:
+        lines += ["", audit.unexplained]
+    if audit.missing:
         lines += ["", "not checked"]
-        lines += [f"  {name(one.what, _LONGEST)}: {name(one.why, _LONGEST)}" for one in found.missing]
+        lines += [f"  {name(need.what, _LONGEST)}: {name(need.why, _LONGEST)}" for need in audit.missing]
     return lines
 
 
@@ -143,7 +158,7 @@ def audited_ago(at_ms: TimestampMs, now_ms: TimestampMs) -> str:
 
 
 def _incident_lines(incidents: list[FittingIncident]) -> Iterator[str]:
-    for one in incidents[:NAMED]:
-        yield f"  incident of the last week that fits: /incident/{one.incident_id} ({one.verdict})"
+    for incident in incidents[:NAMED]:
+        yield f"  incident of the last week that fits: /incident/{incident.incident_id} ({incident.verdict})"
     if len(incidents) > NAMED:
         yield f"  and {counted(len(incidents) - NAMED, 'more incident')}"

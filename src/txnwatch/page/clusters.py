@@ -105,9 +105,9 @@ def _causes(causes: Mapping[str, Any], ahead_ms: int) -> dict[str, Any]:
     return {**causes, "rows": [_by_our_clock(parts, ahead_ms) for parts in causes["rows"]]}
 
 
-def _order(one: OneCluster) -> tuple[int, bool, int, str]:
-    tones = one.status["tone"] != "critical"
-    return _WORST_FIRST.index(one.state), tones, -one.status["open_incidents"], one.name
+def _order(cluster: OneCluster) -> tuple[int, bool, int, str]:
+    tones = cluster.status["tone"] != "critical"
+    return _WORST_FIRST.index(cluster.state), tones, -cluster.status["open_incidents"], cluster.name
 
 
 def clusters_picture(clusters: Iterable[OneCluster], now_ms: TimestampMs) -> Picture:
@@ -124,51 +124,51 @@ def clusters_picture(clusters: Iterable[OneCluster], now_ms: TimestampMs) -> Pic
             "detail": [_detail(ordered)],
             "judged_ms": now_ms // 1000 * 1000,
             "judged_within_ms": READ_WITHIN_MS,
-            "open_incidents": sum(one.status["open_incidents"] for one in ordered),
+            "open_incidents": sum(cluster.status["open_incidents"] for cluster in ordered),
         },
-        "clusters": {one.key: _row(one) for one in ordered},
-        "order": {"clusters": [one.key for one in ordered], "choices": _choices(ordered)},
+        "clusters": {cluster.key: _row(cluster) for cluster in ordered},
+        "order": {"clusters": [cluster.key for cluster in ordered], "choices": _choices(ordered)},
     }
 
 
 def _choices(clusters: Iterable[OneCluster]) -> Choices:
     """The values of each filter in all clusters."""
     counts = {key: Counter[str]() for key in FILTERS[:4]}
-    for one in clusters:
-        for key, values in one.choices.items():
+    for cluster in clusters:
+        for key, values in cluster.choices.items():
             for value, count in values:
                 counts[key][str(value)] += int(count)
-    return {key: [[value, count] for value, count in one.most_common(CHOICES)] for key, one in counts.items()}
+    return {key: [[value, count] for value, count in counter.most_common(CHOICES)] for key, counter in counts.items()}
 
 
-def _row(one: OneCluster) -> dict[str, Any]:
-    status = one.status
+def _row(cluster: OneCluster) -> dict[str, Any]:
+    status = cluster.status
     return {
-        "name": name(one.name),
-        "cluster_id": name(one.cluster_id) if one.cluster_id is not None else None,
-        "state": one.state,
+        "name": name(cluster.name),
+        "cluster_id": name(cluster.cluster_id) if cluster.cluster_id is not None else None,
+        "state": cluster.state,
         "tone": status["tone"],
-        "text": _text(one),
-        "causes": _causes(one.causes, one.ahead_ms),
-        "incidents": status["open_incidents"] if one.state is not PageState.UNKNOWN else None,
-        "judged_ms": one.judged_ms,
-        "is_late": one.state is PageState.UNKNOWN and one.judged_ms is not None,
+        "text": _text(cluster),
+        "causes": _causes(cluster.causes, cluster.ahead_ms),
+        "incidents": status["open_incidents"] if cluster.state is not PageState.UNKNOWN else None,
+        "judged_ms": cluster.judged_ms,
+        "is_late": cluster.state is PageState.UNKNOWN and cluster.judged_ms is not None,
     }
 
 
-def _text(one: OneCluster) -> list[Part]:
+def _text(cluster: OneCluster) -> list[Part]:
     """What is to be said about a cluster on its line."""
-    if one.state is PageState.CLEAR:
-        watched = one.status["partitions"]
+    if cluster.state is PageState.CLEAR:
+        watched = cluster.status["partitions"]
         return [f"All clear on {counted(watched['scanned'] + watched['census'], 'partition')}."]
-    return one.headline
+    return cluster.headline
 
 
 def _headline(ordered: Sequence[OneCluster]) -> list[Part]:
     """The worst cluster, and each one that is not watched or not known; if there is none of them, that all is clear."""
     worst = ordered[0]
-    unknown = [one for one in ordered if one.state is PageState.UNKNOWN]
-    unwatched = [one for one in unknown if one.is_unwatched]
+    unknown = [cluster for cluster in ordered if cluster.state is PageState.UNKNOWN]
+    unwatched = [cluster for cluster in unknown if cluster.is_unwatched]
     sentences: list[Sequence[Part]] = []
     if worst.state is PageState.INCIDENT:
         sentences.append([f"{name(worst.name)}: {worst.headline[0]}"])
@@ -177,7 +177,7 @@ def _headline(ordered: Sequence[OneCluster]) -> list[Part]:
         sentences.append([f"{name(worst.name)}: {first}", *rest])
     if unwatched:
         sentences.append([f"{_names(unwatched)} not watched.", *_age(unwatched)])
-    if others := [one for one in unknown if one not in unwatched]:
+    if others := [cluster for cluster in unknown if cluster not in unwatched]:
         sentences.append([f"{_names(others)} not known."])
     if not sentences:
         sentences.append(
@@ -188,28 +188,28 @@ def _headline(ordered: Sequence[OneCluster]) -> list[Part]:
 
 def _age(clusters: Sequence[OneCluster]) -> list[Part]:
     """How old the last evaluation of a single cluster is."""
-    found = [one.judged_ms for one in clusters]
-    return [" Its last evaluation is ", found[0], " old."] if len(found) == 1 and found[0] is not None else []
+    judged = [cluster.judged_ms for cluster in clusters]
+    return [" Its last evaluation is ", judged[0], " old."] if len(judged) == 1 and judged[0] is not None else []
 
 
 def _names(clusters: Sequence[OneCluster]) -> str:
     """The names, as the beginning of a sentence."""
-    shown = [name(one.name) for one in clusters[:_NAMED]]
+    shown = [name(cluster.name) for cluster in clusters[:_NAMED]]
     if len(clusters) > _NAMED:
         shown.append(f"{len(clusters) - _NAMED} more")
     return f"{shown[0]} is" if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]} are"
 
 
 def _detail(ordered: Sequence[OneCluster]) -> str:
-    states = Counter(one.state for one in ordered)
+    states = Counter(cluster.state for cluster in ordered)
     unknown = states[PageState.UNKNOWN] + states[PageState.PARTIAL] + states[PageState.LIMITED]
     counts = (
         (states[PageState.CLEAR], "clear"),
         (states[PageState.INCIDENT], "with incidents"),
         (unknown, "not fully known"),
     )
-    audited = [one.status["exposures"] for one in ordered if one.status["exposures"] is not None]
-    exposed = {str(severity): sum(found[severity] for found in audited) for severity in ExposureSeverity}
+    audited = [cluster.status["exposures"] for cluster in ordered if cluster.status["exposures"] is not None]
+    exposed = {str(severity): sum(counts[severity] for counts in audited) for severity in ExposureSeverity}
     return " · ".join(
         [
             counted(len(ordered), "cluster"),
@@ -359,53 +359,57 @@ class ClustersSite:
 
     async def _find(self, request: Request) -> Response:
         """What has a text in its name, in all clusters; with its address if only one thing is meant."""
-        found = await self._found(request.query_params.get("name", ""))
+        search = await self._found(request.query_params.get("name", ""))
         await self.live.refresh()
         head = self.live.head(self.live.picture)
-        known = {"answer": found} if found is not None else {"answer": None, "look": None}
-        return answer(request, encode({**head, **known}), JSON)
+        body = {"answer": search} if search is not None else {"answer": None, "look": None}
+        return answer(request, encode({**head, **body}), JSON)
 
     async def _found(self, text: str) -> dict[str, Any] | None:
-        found = [(self._key(site), site.name, await site.find(text)) for site in self.sites]
-        named = [(key, shown or key) for key, shown, _ in found]
+        searches = [(self._key(site), site.name, await site.find(text)) for site in self.sites]
+        named = [(key, shown or key) for key, shown, _ in searches]
         meant_ones = [(key, shown) for key, shown in named if text and text.casefold() in shown.casefold()]
         clusters = [
             {"kind": "cluster", "text": name(shown), "address": f"/c/{quote(key)}/"} for key, shown in meant_ones
         ]
-        some = [(key, called, one) for key, called, one in found if one is not None]
-        meant = [f"/c/{quote(key)}{one['address']}" for key, _, one in some if one["address"] is not None]
-        meant += [one["address"] for one in clusters]
-        of_clusters = [_of_cluster(match, key, called or key) for key, called, one in some for match in one["matches"]]
+        some = [(key, called, search) for key, called, search in searches if search is not None]
+        meant = [f"/c/{quote(key)}{search['address']}" for key, _, search in some if search["address"] is not None]
+        meant += [cluster["address"] for cluster in clusters]
+        of_clusters = [
+            _of_cluster(match, key, called or key) for key, called, search in some for match in search["matches"]
+        ]
         matches = clusters + of_clusters
         answered = {
             "address": meant[0] if len(some) + len(clusters) == len(meant) == 1 else None,
             "matches": matches[:MATCHES],
-            "more": sum(one["more"] for _, _, one in some) + len(matches[MATCHES:]),
+            "more": sum(search["more"] for _, _, search in some) + len(matches[MATCHES:]),
         }
         return answered if matches else None
 
     async def _incidents(self, request: Request) -> Response:
         """The open incidents of all clusters that a filter means, the worst cluster first."""
-        found = await self._selected(filter_of(request.query_params))
+        selections = await self._selected(filter_of(request.query_params))
         answered = {
-            "rows": [{**row, "cluster": key} for key, one in found for row in one["rows"]],
-            "count": sum(one["count"] for _, one in found),
-            "counts": {key: one["count"] for key, one in found},
-            "causes": {key: one["causes"] for key, one in found},
+            "rows": [{**row, "cluster": key} for key, selection in selections for row in selection["rows"]],
+            "count": sum(selection["count"] for _, selection in selections),
+            "counts": {key: selection["count"] for key, selection in selections},
+            "causes": {key: selection["causes"] for key, selection in selections},
         }
         return answer(request, encode({**self.live.head(self.live.picture), **answered}), JSON)
 
     async def _selected(self, wanted: IncidentFilter) -> list[tuple[str, dict[str, Any]]]:
         """The incidents that are meant by the keys of their clusters, with times by the clock of this process."""
-        found = list[tuple[str, dict[str, Any]]]()
+        selections = list[tuple[str, dict[str, Any]]]()
         await self.live.refresh()
         places = {key: place for place, key in enumerate(self.live.picture["order"]["clusters"])}
         for site in self.sites:
-            one, ahead_ms = await site.select(wanted, LISTED), self._ahead_ms(site)
-            if one is not None:
-                rows = [{**row, "since_ms": row["since_ms"] - ahead_ms} for row in one["rows"]]
-                found.append((self._key(site), {**one, "rows": rows, "causes": _causes(one["causes"], ahead_ms)}))
-        return sorted(found, key=lambda one: places.get(one[0], len(places)))
+            selection, ahead_ms = await site.select(wanted, LISTED), self._ahead_ms(site)
+            if selection is not None:
+                rows = [{**row, "since_ms": row["since_ms"] - ahead_ms} for row in selection["rows"]]
+                selections.append(
+                    (self._key(site), {**selection, "rows": rows, "causes": _causes(selection["causes"], ahead_ms)})
+                )
+        return sorted(selections, key=lambda entry: places.get(entry[0], len(places)))
 
     async def _overview(self, request: Request) -> Response:
         if len(self.sites) == 1:
@@ -423,7 +427,7 @@ class ClustersSite:
 
     async def _incident_lines(self, wanted: IncidentFilter) -> list[str]:
         """The incidents of all clusters that a filter means."""
-        rows = [(key, row) for key, one in await self._selected(wanted) for row in one["rows"]]
+        rows = [(key, row) for key, selection in await self._selected(wanted) for row in selection["rows"]]
         lines = (("", f"on {name(key)}", *incident_lines(row, self.now_ms(), f"/c/{quote(key)}")) for key, row in rows)
         return [line for some in lines for line in some]
 

@@ -102,10 +102,10 @@ class ClusterEntry(BaseModel):
         own = None
         if self.cert_file is not None and self.key_file is not None:
             own = CertificateOfClient(self.cert_file, self.key_file)
-        found = [HttpClient(address.below(FACTS_PATH), self.ca_file, own) for address in self.addresses]
-        for client in found:
+        clients = [HttpClient(address.below(FACTS_PATH), self.ca_file, own) for address in self.addresses]
+        for client in clients:
             client.check()
-        return found
+        return clients
 
 
 # The settings of `run` that an entry can have, and that the command has as flags for one cluster.
@@ -128,11 +128,11 @@ def read_clusters(path: Path) -> Sequence[ClusterEntry]:
         raise ConfigError(f"{where}: expected [[{ENTRIES}]] entries, found none")
     if len(entries) > MOST_CLUSTERS:
         raise ConfigError(f"{where}: expected at most {MOST_CLUSTERS} entries, found {len(entries)}")
-    found = [_entry(entry, f"{where}: entry {number}") for number, entry in enumerate(entries, 1)]
-    names = [one.name for one in found]
+    clusters = [_entry(entry, f"{where}: entry {number}") for number, entry in enumerate(entries, 1)]
+    names = [cluster.name for cluster in clusters]
     if double := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{where}: expected a name of its own for each cluster, found {double} twice")
-    return found
+    return clusters
 
 
 def clusters_of(flags: Iterable[str], shared: Mapping[str, Any]) -> Sequence[ClusterEntry]:
@@ -164,13 +164,13 @@ def _entry(raw: Any, place: str) -> ClusterEntry:  # noqa: ANN401 - any value of
 
 
 def _problems(error: ValidationError) -> Iterator[str]:
-    for found in error.errors(include_input=False, include_url=False):
-        key = ".".join(str(part) for part in found["loc"])
-        if found["type"] == "extra_forbidden":
+    for detail in error.errors(include_input=False, include_url=False):
+        key = ".".join(str(part) for part in detail["loc"])
+        if detail["type"] == "extra_forbidden":
             yield f"unknown key {key!r}; known keys: {', '.join(ClusterEntry.model_fields)}"
-        elif found["type"] == "missing":
+        elif detail["type"] == "missing":
             yield f"{key}: expected a value, found none"
         else:
-            text = found["msg"].removeprefix("Value error, ")
+            text = detail["msg"].removeprefix("Value error, ")
             what = text if text.startswith(("expected", "watchers")) else f"expected another value: {text}"
             yield f"{key}: {what}" if key else what

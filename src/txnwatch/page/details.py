@@ -40,7 +40,7 @@ def incident(knowledge: Knowledge, incident_id: str) -> dict[str, Any] | None:
         "status": event.status,
         "runbook": event.verdict,
         **sentences(told(knowledge, event, _LONGEST), *_SAID),
-        "life": [one._asdict() for one in life.moments] if life is not None else [],
+        "life": [moment._asdict() for moment in life.moments] if life is not None else [],
         "life_is_whole": life is not None and life.is_whole,
         "proof": _proof(event),
         "waits": _waits(knowledge, event, now),

@@ -32,14 +32,14 @@ NAMED: Final = 3
 PLACES: Final = 16
 
 
-def incident_row(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
+def incident_row(knowledge: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     """An incident as a row.
 
     A command that was read from the events topic is never shown. If the page is unknown, the command only reads. Where
     the open lists show the transaction, its partitions and what it hides now are theirs; else they are those of the
     event.
     """
-    spans, held = known.spans, held_places(event, known.spans)
+    spans, held = knowledge.spans, held_places(event, knowledge.spans)
     hidden = hidden_by(event, spans)
     return {
         "id": event.incident_id,
@@ -64,8 +64,8 @@ def incident_row(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
         "at_risk": groups(event, GroupState.AT_RISK)[:NAMED],
         "waiting": waiting(event)[:NAMED],
         "more_waiting": max(0, len(waiting(event)) - NAMED),
-        **_to_do(known, event),
-        **about_event(known.store.origin, event, known.now_ms),
+        **_to_do(knowledge, event),
+        **about_event(knowledge.store.origin, event, knowledge.now_ms),
     }
 
 
@@ -86,10 +86,10 @@ class HiddenRecords(NamedTuple):
 def hidden_by(event: IncidentEvent, spans: Spans) -> HiddenRecords:
     """What an incident hides now, by the open lists; else what its last event says."""
     counts = [spans.hidden(at) for at in spans.held_by(event)] if event.is_open else []
-    known = [count for count in counts if count is not None]
+    known_counts = [count for count in counts if count is not None]
     holds_nothing = event.is_open and not counts and spans.data_of(event.producer_id) is not None
-    if known or holds_nothing:
-        return HiddenRecords(sum(known), is_least=len(known) < len(counts))
+    if known_counts or holds_nothing:
+        return HiddenRecords(sum(known_counts), is_least=len(known_counts) < len(counts))
     return HiddenRecords(event.hidden_records, at_ms=event.time_ms if event.hidden_records is not None else None)
 
 
@@ -108,7 +108,7 @@ def _short(event: IncidentEvent) -> str | None:
     maker, long = event.application, event.transactional_id or ""
     if maker is None or (len(long) <= _SHORT_ID and len(maker.parts) < 3):
         return None
-    told = [f"{one.name} {one.value}" for one in maker.parts[1:] if one.name not in _OF_ONE_START]
+    told = [f"{part.name} {part.value}" for part in maker.parts[1:] if part.name not in _OF_ONE_START]
     return name(", ".join([prefix_of(event) or maker.name, *told]))
 
 
@@ -120,27 +120,27 @@ def held_places(event: IncidentEvent, spans: Spans) -> list[str]:
 _LONGEST_COMMAND: Final = 1_000
 
 
-def _to_do(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
+def _to_do(knowledge: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     """What is said about an incident in a row, the steps among it; `look` is the command that only reads."""
-    found = told(known, event)
+    statements = told(knowledge, event)
     return {
-        **sentences(found, StatementKind.WHY, StatementKind.SAFE, StatementKind.CONNECT),
-        "steps": [one._asdict() for one in steps_of(found)],
-        "decision": decision(event, name) if known.truth.state is not PageState.UNKNOWN else None,
-        "look": _look(known.store.commands, event),
+        **sentences(statements, StatementKind.WHY, StatementKind.SAFE, StatementKind.CONNECT),
+        "steps": [step._asdict() for step in steps_of(statements)],
+        "decision": decision(event, name) if knowledge.truth.state is not PageState.UNKNOWN else None,
+        "look": _look(knowledge.store.commands, event),
     }
 
 
-def told(known: Knowledge, event: IncidentEvent, longest: int = LONGEST_NAME) -> tuple[Told, ...]:
+def told(knowledge: Knowledge, event: IncidentEvent, longest: int = LONGEST_NAME) -> tuple[Told, ...]:
     """What is said about an incident. If the page is unknown, the only step is another look.
 
     The step is a look too if its command was read from where others may write, or is too long for a page.
     """
-    command, look = event.suggested_command, _look(known.store.commands, event)
-    if command is not None and (not known.store.is_of_ledger or len(command) > _LONGEST_COMMAND):
+    command, look = event.suggested_command, _look(knowledge.store.commands, event)
+    if command is not None and (not knowledge.store.is_of_ledger or len(command) > _LONGEST_COMMAND):
         event = replace(event, suggested_command=look if look is not None and len(look) <= _LONGEST_COMMAND else None)
-    found = tell(event, lambda foreign, most=longest: name(foreign, most), _still_open(event, known.spans))
-    return look_again(found, look) if known.truth.state is PageState.UNKNOWN else found
+    statements = tell(event, lambda foreign, most=longest: name(foreign, most), _still_open(event, knowledge.spans))
+    return look_again(statements, look) if knowledge.truth.state is PageState.UNKNOWN else statements
 
 
 def _look(origin: Origin | None, event: IncidentEvent) -> str | None:
@@ -154,9 +154,9 @@ def _still_open(event: IncidentEvent, spans: Spans) -> frozenset[str] | None:
     return frozenset(map(str, data)) if data is not None else None
 
 
-def recent(known: Knowledge, limit: int) -> dict[str, Any]:
+def recent(knowledge: Knowledge, limit: int) -> dict[str, Any]:
     """The incidents that ended within a day, the last one first."""
-    ended = known.ended_incidents
+    ended = knowledge.ended_incidents
     return {"rows": [recent_row(event) for event in ended[:limit]], "more": max(0, len(ended) - limit)}
 
 

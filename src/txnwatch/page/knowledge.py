@@ -130,7 +130,7 @@ class Spans(NamedTuple):
     def holder(self, at: TopicPartition) -> HeldBack | None:
         """The transaction that holds a partition; None if it is not in the lists."""
         held, stands = self.by_partition.get(at, ()), self.standing.get(at)
-        return next((one for one in held if stands is None or one.start == stands), None)
+        return next((span for span in held if stands is None or span.start == stands), None)
 
     def last_stable(self, at: TopicPartition) -> Offset | None:
         """The last stable offset that the leader shows, or the lowest start; None if nothing is known."""
@@ -140,7 +140,7 @@ class Spans(NamedTuple):
     def behind(self, at: TopicPartition) -> list[HeldBack]:
         """What is open above the last stable offset. What is below it has ended, and its end is not read yet."""
         stable = self.last_stable(at)
-        return [one for one in self.by_partition.get(at, ()) if stable is not None and one.start > stable]
+        return [span for span in self.by_partition.get(at, ()) if stable is not None and span.start > stable]
 
     def held_by(self, event: IncidentEvent) -> list[TopicPartition]:
         """The partitions that the transaction of an incident holds back."""
@@ -170,27 +170,27 @@ class Spans(NamedTuple):
         return max(0, end - stable) if end is not None and stable is not None else None
 
 
-def _spans_of(known: Knowledge) -> Spans:
+def _spans_of(knowledge: Knowledge) -> Spans:
     """The open lists of a micro-batch, by partition."""
-    seen, found = known.seen, defaultdict[TopicPartition, list[HeldBack]](list)
+    seen, by_partition = knowledge.seen, defaultdict[TopicPartition, list[HeldBack]](list)
     by_producer: dict[ProducerId, frozenset[TopicPartition]] = {}
-    listed = {one.partition: one for bucket in seen.by_census for one in bucket.offsets}
-    blocked = {one.partition: one.offset for bucket in seen.lists for one in bucket.blocked}
+    listed = {offsets.partition: offsets for bucket in seen.by_census for offsets in bucket.offsets}
+    blocked = {place.partition: place.offset for bucket in seen.lists for place in bucket.blocked}
     for transaction in transactions_of(seen):
         data = set()
         for partition, start, _ in transaction.spans:
             if partition in listed and start < listed[partition].last_stable:
                 continue  # it has ended
-            found[partition].append(HeldBack(start, transaction))
+            by_partition[partition].append(HeldBack(start, transaction))
             if start >= blocked.get(partition, start):
                 data.add(partition)
         by_producer[transaction.producer_id] = frozenset(data)
-    for held in found.values():
-        held.sort(key=lambda one: one.start)
-    standing = {at: listed[at].last_stable for at in listed.keys() & found.keys()} | blocked
-    return Spans(found, by_producer, standing, known.ends, listed)
+    for held in by_partition.values():
+        held.sort(key=lambda span: span.start)
+    standing = {at: listed[at].last_stable for at in listed.keys() & by_partition.keys()} | blocked
+    return Spans(by_partition, by_producer, standing, knowledge.ends, listed)
 
 
 def transactions_of(seen: KnownNow) -> Iterable[OpenTransaction]:
     """All open transactions of the lists."""
-    return itertools.chain.from_iterable(one.transactions for one in seen.lists)
+    return itertools.chain.from_iterable(bucket.transactions for bucket in seen.lists)

@@ -48,16 +48,18 @@ class _Lane(NamedTuple):
 def _lanes(spans: Spans, incidents: Sequence[IncidentEvent]) -> list[_Lane]:
     """A lane for each partition that something holds."""
     by_span: dict[_SpanKey, IncidentEvent] = {
-        (one.topic, one.partition, one.producer_id): one for one in reversed(incidents) if one.topic is not None
+        (event.topic, event.partition, event.producer_id): event
+        for event in reversed(incidents)
+        if event.topic is not None
     }
-    by_producer = {one.producer_id: one for one in reversed(incidents) if one.topic is None}
-    found = []
+    by_producer = {event.producer_id: event for event in reversed(incidents) if event.topic is None}
+    lanes = []
     for at in {*spans.by_partition, *spans.standing}:
         holder, behind = spans.holder(at), spans.behind(at)
-        drawn = [_Drawn(one, _incident_of(at, one, by_span, by_producer)) for one in behind[:BEHIND]]
+        drawn = [_Drawn(held, _incident_of(at, held, by_span, by_producer)) for held in behind[:BEHIND]]
         first = None if holder is None else _Drawn(holder, _incident_of(at, holder, by_span, by_producer))
-        found.append(_Lane(at, first, drawn, len(behind) - len(drawn)))
-    return found
+        lanes.append(_Lane(at, first, drawn, len(behind) - len(drawn)))
+    return lanes
 
 
 class LaneFilter(Protocol):
@@ -67,38 +69,40 @@ class LaneFilter(Protocol):
         """Whether a transaction on a partition is meant; `team` is the label of its owner."""
 
 
-def worst_lanes(known: Knowledge, most: int, wanted: LaneFilter | None = None) -> tuple[dict[str, dict[str, Any]], int]:
+def worst_lanes(
+    knowledge: Knowledge, most: int, wanted: LaneFilter | None = None
+) -> tuple[dict[str, dict[str, Any]], int]:
     """The rows of the lanes that are shown, the worst first, then the oldest; and how many more there are."""
-    lanes = _lanes(known.spans, known.open_incidents)
+    lanes = _lanes(knowledge.spans, knowledge.open_incidents)
     if wanted is not None:
-        lanes = [lane for lane in lanes if _is_meant(known, lane, wanted)]
+        lanes = [lane for lane in lanes if _is_meant(knowledge, lane, wanted)]
 
     def place(lane: _Lane) -> tuple[int, TimestampMs, TopicPartition]:
         drawn = lane.drawn
-        return min(map(_rank, drawn), default=_HEALTHY_RANK), _since_ms(known, drawn), lane.at
+        return min(map(_rank, drawn), default=_HEALTHY_RANK), _since_ms(knowledge, drawn), lane.at
 
     first, further = _alternating(sorted((lane for lane in lanes if place(lane)[0] < _HEALTHY_RANK), key=place))
     healthy = heapq.nsmallest(most, (lane for lane in lanes if place(lane)[0] == _HEALTHY_RANK), key=place)
     shown = [*first, *healthy[:_HEALTHY_BEFORE], *further, *healthy[_HEALTHY_BEFORE:]][:most]
-    return {str(lane.at): _lane_row(known, lane) for lane in shown}, len(lanes) - len(shown)
+    return {str(lane.at): _lane_row(knowledge, lane) for lane in shown}, len(lanes) - len(shown)
 
 
-def _is_meant(known: Knowledge, lane: _Lane, wanted: LaneFilter) -> bool:
+def _is_meant(knowledge: Knowledge, lane: _Lane, wanted: LaneFilter) -> bool:
     """Whether one of the transactions on a partition is meant."""
-    owners = ((one, _owner_of(known, lane.at, one)) for one in lane.drawn)
+    owners = ((drawn, _owner_of(knowledge, lane.at, drawn)) for drawn in lane.drawn)
     return any(
-        wanted.takes_open(lane.at, one.held, one.incident, owner.team if owner is not None else WITHOUT_OWNER)
-        for one, owner in owners
+        wanted.takes_open(lane.at, drawn.held, drawn.incident, owner.team if owner is not None else WITHOUT_OWNER)
+        for drawn, owner in owners
     )
 
 
-def _owner_of(known: Knowledge, at: TopicPartition, drawn: _Drawn) -> OwningTeam | None:
+def _owner_of(knowledge: Knowledge, at: TopicPartition, drawn: _Drawn) -> OwningTeam | None:
     """The owner of a transaction: that of its incident, which knows more (groups), if there is one."""
     if drawn.incident is not None:
         return drawn.incident.owner
-    one = drawn.held.transaction
-    topics = frozenset(span.partition.topic for span in one.spans)
-    return owners_of(known.store.origin).of(Subject(one.transactional_id, at.topic, topics)).owner
+    transaction = drawn.held.transaction
+    topics = frozenset(span.partition.topic for span in transaction.spans)
+    return owners_of(knowledge.store.origin).of(Subject(transaction.transactional_id, at.topic, topics)).owner
 
 
 def _alternating(lanes: Iterable[_Lane]) -> tuple[list[_Lane], list[_Lane]]:
@@ -115,32 +119,32 @@ def _rank(drawn: _Drawn) -> int:
     return rank(drawn.incident.verdict) if drawn.incident is not None else _HEALTHY_RANK
 
 
-def _since_ms(known: Knowledge, drawn: Iterable[_Drawn]) -> TimestampMs:
-    first = min((one.held.transaction.since_ms for one in drawn), default=None)
-    return first if first is not None else TimestampMs(known.now_ms // 60_000 * 60_000)
+def _since_ms(knowledge: Knowledge, drawn: Iterable[_Drawn]) -> TimestampMs:
+    first = min((bar.held.transaction.since_ms for bar in drawn), default=None)
+    return first if first is not None else TimestampMs(knowledge.now_ms // 60_000 * 60_000)
 
 
-def _lane_row(known: Knowledge, lane: _Lane) -> dict[str, Any]:
+def _lane_row(knowledge: Knowledge, lane: _Lane) -> dict[str, Any]:
     """A lane as a row."""
-    spans = known.spans
+    spans = knowledge.spans
     return {
         "topic": lane.at.topic,
         "partition": lane.at.partition,
-        "holder": _holder(known, lane.at, lane.holder) if lane.holder is not None else None,
-        "look": to_find(known.store.commands, lane.at) if lane.holder is None else None,
-        "behind": [_bar(one) for one in lane.behind],
+        "holder": _holder(knowledge, lane.at, lane.holder) if lane.holder is not None else None,
+        "look": to_find(knowledge.store.commands, lane.at) if lane.holder is None else None,
+        "behind": [_bar(drawn) for drawn in lane.behind],
         "more": lane.more,
-        "more_is_least": known.has_unlisted,
+        "more_is_least": knowledge.has_unlisted,
         "last_stable": spans.last_stable(lane.at),
         "end": spans.end(lane.at),
         "hidden": spans.hidden(lane.at),
-        "since_ms": _since_ms(known, lane.drawn),
+        "since_ms": _since_ms(knowledge, lane.drawn),
         "rank": min(map(_rank, lane.drawn), default=_HEALTHY_RANK),
     }
 
 
-def _holder(known: Knowledge, at: TopicPartition, drawn: _Drawn) -> dict[str, Any]:
-    owner = _owner_of(known, at, drawn)
+def _holder(knowledge: Knowledge, at: TopicPartition, drawn: _Drawn) -> dict[str, Any]:
+    owner = _owner_of(knowledge, at, drawn)
     return {**_bar(drawn), "owner": name(owner.name) if owner is not None else None}
 
 
@@ -156,9 +160,9 @@ def _incident_of(
     by_producer: Mapping[ProducerId, IncidentEvent],
 ) -> IncidentEvent | None:
     producer_id = held.transaction.producer_id
-    found = by_span.get((partition.topic, partition.partition, producer_id))
-    if found is not None and found.txn_start_offset == held.start:
-        return found
+    incident = by_span.get((partition.topic, partition.partition, producer_id))
+    if incident is not None and incident.txn_start_offset == held.start:
+        return incident
     return by_producer.get(producer_id)
 
 

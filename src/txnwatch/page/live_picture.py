@@ -187,14 +187,14 @@ class LivePicture:
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
         whole = self.whole(self.picture)
-        return answer(request, b"".join(one.plain for one in whole), JSON, lambda: packed(whole), ETag=tag)
+        return answer(request, b"".join(piece.plain for piece in whole), JSON, lambda: packed(whole), ETag=tag)
 
-    def with_picture(self, found: Callable[[Picture, Request], Any]) -> Serve:
+    def with_picture(self, part: Callable[[Picture, Request], Any]) -> Serve:
         """Serves a part of the picture."""
 
         async def serve(request: Request) -> Response:
             await self.refresh()
-            return answer(request, encode(found(self.picture, request)), JSON)
+            return answer(request, encode(part(self.picture, request)), JSON)
 
         return serve
 
@@ -284,11 +284,11 @@ class Viewers:
 
     def _has_made_room(self, address: str) -> bool:
         """Whether the last viewer of the address with the most of them has given its place up for this address."""
-        counts = Counter(one.address for one in self._viewers)
-        largest = max(counts, key=lambda one: counts[one])
+        counts = Counter(viewer.address for viewer in self._viewers)
+        largest = max(counts, key=lambda peer: counts[peer])
         if counts[largest] <= counts[address] + 1:
             return False
-        last = next(one for one in reversed(self._viewers) if one.address == largest)
+        last = next(viewer for viewer in reversed(self._viewers) if viewer.address == largest)
         last.is_over = True
         last.has_more.set()
         self.leave(last)

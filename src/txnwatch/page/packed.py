@@ -44,9 +44,9 @@ class PackedStream:
         """The next bytes."""
         begin, self._begin = self._begin, b""
         parts = [begin]
-        for one in pieces:
-            self._sum, self._size = zlib.crc32(one.plain, self._sum), self._size + len(one.plain)
-            parts.append(one.packed)
+        for piece in pieces:
+            self._sum, self._size = zlib.crc32(piece.plain, self._sum), self._size + len(piece.plain)
+            parts.append(piece.packed)
         return b"".join(parts)
 
     def end(self) -> bytes:

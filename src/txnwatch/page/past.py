@@ -59,15 +59,15 @@ def day_strip(incidents: Iterable[PastIncident], cluster_id: str, now_ms: Timest
     from_ms = TimestampMs(first * STEP_MS)
     begun = {tone: [0] * (SLOTS + 1) for tone in _TONES}
     opened = 0
-    for one in incidents:
-        is_shown = one.subject.cluster_id == cluster_id and not one.kind.is_by_hand
-        if not is_shown or not one.overlaps(from_ms, now_ms) or one.time_ms > now_ms + AHEAD_MS:
+    for incident in incidents:
+        is_shown = incident.subject.cluster_id == cluster_id and not incident.kind.is_by_hand
+        if not is_shown or not incident.overlaps(from_ms, now_ms) or incident.time_ms > now_ms + AHEAD_MS:
             continue
-        last = SLOTS - 1 if one.ended_ms is None else min(SLOTS - 1, one.ended_ms // STEP_MS - first)
-        steps = begun[one.kind.severity]
-        steps[max(0, one.since_ms // STEP_MS - first)] += 1
+        last = SLOTS - 1 if incident.ended_ms is None else min(SLOTS - 1, incident.ended_ms // STEP_MS - first)
+        steps = begun[incident.kind.severity]
+        steps[max(0, incident.since_ms // STEP_MS - first)] += 1
         steps[last + 1] -= 1
-        opened += one.since_ms >= from_ms
+        opened += incident.since_ms >= from_ms
     open_in = {tone: list(itertools.accumulate(steps)) for tone, steps in begun.items()}
     slots = [
         [
@@ -89,23 +89,23 @@ def past_of(store: PageStore, days: int, now_ms: TimestampMs) -> dict[str, Any]:
     if store.history is None or store.origin is None:
         return {"state": "reading" if store.instance else "elsewhere", "days": days}
     past, origin = store.history, store.origin
-    found = past.summary(origin.cluster_id, days, now_ms)
-    return past.made(("view", days), lambda: _view(past, found, origin, days), now_ms)
+    summary = past.summary(origin.cluster_id, days, now_ms)
+    return past.made(("view", days), lambda: _view(past, summary, origin, days), now_ms)
 
 
-def _view(past: ShownPast, found: PastSummary, origin: Origin, days: int) -> dict[str, Any]:
+def _view(past: ShownPast, summary: PastSummary, origin: Origin, days: int) -> dict[str, Any]:
     return {
         "state": "read",
         "days": days,
         "topic": past.topic,
         "is_signed": past.is_signed,
-        "from_ms": found.window.from_ms,
-        "to_ms": found.window.to_ms,
-        "headline": headline_of(found),
-        "remarks": list(remarks(found)),
-        "facets": [_facet(found, by) for by in _SHOWN],
-        "incidents": [_incident(one, found, origin) for one in found.incidents[:LISTED]],
-        "more": max(0, len(found.incidents) - LISTED),
+        "from_ms": summary.window.from_ms,
+        "to_ms": summary.window.to_ms,
+        "headline": headline_of(summary),
+        "remarks": list(remarks(summary)),
+        "facets": [_facet(summary, by) for by in _SHOWN],
+        "incidents": [_incident(incident, summary, origin) for incident in summary.incidents[:LISTED]],
+        "more": max(0, len(summary.incidents) - LISTED),
     }
 
 
@@ -117,14 +117,14 @@ def past_text(store: PageStore, form: str, days: int, title: str, by: Facet | No
     """The last days as CSV or Markdown; None if the topic is not read."""
     if store.history is None or store.origin is None:
         return None
-    found = store.history.summary(store.origin.cluster_id, days, now_ms)
-    return as_csv(found, by) if form == "csv" else as_markdown(found, title, _SHOWN)
+    summary = store.history.summary(store.origin.cluster_id, days, now_ms)
+    return as_csv(summary, by) if form == "csv" else as_markdown(summary, title, _SHOWN)
 
 
-def _facet(found: PastSummary, by: Facet) -> dict[str, Any]:
-    groups = found.groups(by)
+def _facet(summary: PastSummary, by: Facet) -> dict[str, Any]:
+    groups = summary.groups(by)
     shown = groups if by is Facet.DAY else groups[:ROWS]
-    return {"by": by, "rows": [_group(one) for one in shown], "more": len(groups) - len(shown)}
+    return {"by": by, "rows": [_group(group) for group in shown], "more": len(groups) - len(shown)}
 
 
 def _group(group: PastGroup) -> dict[str, Any]:
@@ -141,21 +141,21 @@ def _group(group: PastGroup) -> dict[str, Any]:
     }
 
 
-def _incident(one: PastIncident, found: PastSummary, origin: Origin) -> dict[str, Any]:
-    about = one.subject
+def _incident(incident: PastIncident, summary: PastSummary, origin: Origin) -> dict[str, Any]:
+    about = incident.subject
     return {
-        "id": one.incident_id,
-        "verdict": one.kind.verdict,
-        "tag": one.kind.verdict.replace("_", " ").upper(),
+        "id": incident.incident_id,
+        "verdict": incident.kind.verdict,
+        "tag": incident.kind.verdict.replace("_", " ").upper(),
         "places": [name(place, _LONGEST) for place in about.places],
         "more_places": about.more_places,
         "holder": name(about.name, _LONGEST) if about.name is not None else f"producer {about.producer_id}",
         "transactional_id": id_for_address(about.name),
         "producer_id": about.producer_id,
         "owner": about.owner,
-        "since_ms": one.since_ms,
-        "ended_ms": one.ended_ms,
-        "opened_before": one.since_ms < found.window.from_ms,
-        "how": how_ended(one),
-        "links": links_at(origin, about.owner, one.since_ms, one.ended_ms or found.window.to_ms),
+        "since_ms": incident.since_ms,
+        "ended_ms": incident.ended_ms,
+        "opened_before": incident.since_ms < summary.window.from_ms,
+        "how": how_ended(incident),
+        "links": links_at(origin, about.owner, incident.since_ms, incident.ended_ms or summary.window.to_ms),
     }

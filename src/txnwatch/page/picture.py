@@ -35,60 +35,60 @@ _AGES_S: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 1 << 20)
 Picture = dict[str, dict[str, Any]]
 
 
-def picture_of(known: Knowledge) -> Picture:
+def picture_of(knowledge: Knowledge) -> Picture:
     """The whole picture."""
-    sections = sections_of(known)
+    sections = sections_of(knowledge)
     return {
-        "status": _status(known, known.open_incidents),
+        "status": _status(knowledge, knowledge.open_incidents),
         **sections,
-        "others": _others(known, list(sections["lanes"].values())),
-        "recent": recent(known, RECENT),
-        "shared": first_roots(known),
-        "day": dict(day_of(known.store, known.now_ms)),
-        "watcher": {name: list(values) for name, values in known.series.items()},
+        "others": _others(knowledge, list(sections["lanes"].values())),
+        "recent": recent(knowledge, RECENT),
+        "shared": first_roots(knowledge),
+        "day": dict(day_of(knowledge.store, knowledge.now_ms)),
+        "watcher": {name: list(values) for name, values in knowledge.series.items()},
     }
 
 
-def sections_of(known: Knowledge, wanted: IncidentFilter = ALL_INCIDENTS) -> Picture:
+def sections_of(knowledge: Knowledge, wanted: IncidentFilter = ALL_INCIDENTS) -> Picture:
     """The sections that a filter concerns: the rows, the lanes, and the order of both."""
-    lanes, more_lanes = worst_lanes(known, LANES, wanted if wanted != ALL_INCIDENTS else None)
-    rows, order = folds_of(known, wanted)
+    lanes, more_lanes = worst_lanes(knowledge, LANES, wanted if wanted != ALL_INCIDENTS else None)
+    rows, order = folds_of(knowledge, wanted)
     return {"incidents": rows, "lanes": lanes, "order": {**order, "lanes": list(lanes), "more_lanes": more_lanes}}
 
 
-def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
-    seen, facts = known.seen, known.facts
-    truth = known.truth
+def _status(knowledge: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
+    seen, facts = knowledge.seen, knowledge.facts
+    truth = knowledge.truth
     urgent = [event for event in incidents if event.verdict not in CALM]
     reach = seen.reach if seen.reach is not None else Reach()
     lacking = _unproven(reach, facts)
-    stopped = {one for event in incidents for one in groups(event, GroupState.STOPPED)}
-    at_risk = {one for event in incidents for one in groups(event, GroupState.AT_RISK)} - stopped
+    stopped = {group for event in incidents for group in groups(event, GroupState.STOPPED)}
+    at_risk = {group for event in incidents for group in groups(event, GroupState.AT_RISK)} - stopped
     critical = any(event.severity is Severity.CRITICAL for event in urgent)
     return {
         "state": truth.state,
         "why": truth.why,
         "tone": truth.state if truth.state is not PageState.INCIDENT else "critical" if critical else "warning",
         "headline": headline(
-            *(truth, facts, urgent, lacking["unproven_names"], lacking["undecided_names"], _reason(known)),
-            lambda event: held_places(event, known.spans),
+            *(truth, facts, urgent, lacking["unproven_names"], lacking["undecided_names"], _reason(knowledge)),
+            lambda event: held_places(event, knowledge.spans),
         ),
-        "detail": _detail(known, urgent, stopped, at_risk),
+        "detail": _detail(knowledge, urgent, stopped, at_risk),
         "problem": seen.problem,
         "judged_ms": seen.judged_ms,
         "judged_within_ms": seen.judged_within_ms,
         "barrier": seen.totals.barrier,
         "ready": seen.is_ready,
-        "view": known.store.access,
+        "view": knowledge.store.access,
         "partitions": {**seen.watched._asdict(), "unproven": facts.unproven},
         **lacking,
-        "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
+        "not_detected": list(undetected(knowledge.store.access)) if knowledge.store.access is not None else None,
         "undelivered": seen.undelivered,
-        "targets": [_target(one) for one in seen.targets],
+        "targets": [_target(target) for target in seen.targets],
         "speaks": seen.speaks,
         "speaker": name(seen.speaker) if seen.speaker is not None else None,
-        "start": _start(known),
-        "bootstrap_servers": _servers(known.store.origin),
+        "start": _start(knowledge),
+        "bootstrap_servers": _servers(knowledge.store.origin),
         "open_incidents": len(urgent),
         "early_warnings": sum(event.severity is Severity.INFO for event in incidents),
         "groups_stopped": len(stopped),
@@ -96,10 +96,10 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "open_transactions": seen.totals.open,
         "states": dict(seen.totals.states),
         "oldest_ms": seen.totals.oldest_ms,
-        "watchers": [_watcher(one) for one in seen.watchers],
+        "watchers": [_watcher(watcher) for watcher in seen.watchers],
         "worst": urgent[0].incident_id if urgent else None,
-        "search_command": _search(known.store.commands),
-        "exposures": known.store.exposures._asdict() if known.store.exposures is not None else None,
+        "search_command": _search(knowledge.store.commands),
+        "exposures": knowledge.store.exposures._asdict() if knowledge.store.exposures is not None else None,
     }
 
 
@@ -107,11 +107,13 @@ def _servers(origin: Origin | None) -> str | None:
     return name(origin.bootstrap_servers, _REASON) if origin is not None and origin.bootstrap_servers else None
 
 
-def _reason(known: Knowledge) -> list[Part]:
+def _reason(knowledge: Knowledge) -> list[Part]:
     """Why nothing is known: why no watcher is believed, or what the log has said since the last barrier."""
-    problem, said, judged_ms = known.seen.problem, known.store.warning, known.seen.judged_ms
+    problem, said, judged_ms = knowledge.seen.problem, knowledge.store.warning, knowledge.seen.judged_ms
     if problem is not None:
-        since: list[Part] = [] if known.seen.problem_ms is None else [" It is so for ", known.seen.problem_ms, "."]
+        since: list[Part] = (
+            [] if knowledge.seen.problem_ms is None else [" It is so for ", knowledge.seen.problem_ms, "."]
+        )
         return [*since, f" Reason: {name(problem, _LONGEST)}."]
     if said is None or (judged_ms is not None and said.at_ms <= judged_ms):
         return []
@@ -125,13 +127,16 @@ _STEPS: Final = {
 }
 
 
-def _start(known: Knowledge) -> list[dict[str, str]] | None:
+def _start(knowledge: Knowledge) -> list[dict[str, str]] | None:
     """The steps of a start; None once the watch is ready, or if nothing is known of a start."""
-    step = known.store.step
-    if step is None or known.seen.is_ready:
+    step = knowledge.store.step
+    if step is None or knowledge.seen.is_ready:
         return None
-    states = {one: "done" if one < step else "now" if one == step else "to come" for one in StartStep}
-    return [{"text": _STEPS[one], "state": states[one]} for one in StartStep]
+    states = {
+        start_step: "done" if start_step < step else "now" if start_step == step else "to come"
+        for start_step in StartStep
+    }
+    return [{"text": _STEPS[start_step], "state": states[start_step]} for start_step in StartStep]
 
 
 def _target(row: TargetRow) -> dict[str, Any]:
@@ -150,9 +155,9 @@ def _watcher(row: WatcherRow) -> dict[str, Any]:
 def _unproven(reach: Reach, facts: Facts) -> dict[str, Any]:
     """What nothing is proven about: the first few partitions, and the first open data with its reasons."""
     return {
-        "unproven_names": [str(one) for one in reach.named[:NAMED]],
+        "unproven_names": [str(partition) for partition in reach.named[:NAMED]],
         "undecided": facts.undecided,
-        "undecided_names": [printable(one) for one in reach.undecided[:NAMED]],
+        "undecided_names": [printable(text) for text in reach.undecided[:NAMED]],
         "unread_log_partitions": reach.of_log,
     }
 
@@ -165,9 +170,11 @@ def _search(origin: Origin | None) -> str | None:
     return f"txnwatch find-hanging --fail-on-found{explain}"
 
 
-def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str], at_risk: set[str]) -> list[str | int]:
+def _detail(
+    knowledge: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str], at_risk: set[str]
+) -> list[str | int]:
     """The line below the headline; numbers are times, as in a headline."""
-    seen = known.seen
+    seen = knowledge.seen
     total = seen.watched.scanned + seen.watched.census
     parts: list[str | int] = []
     if urgent:
@@ -181,9 +188,13 @@ def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str]
     if seen.judged_ms is not None:
         parts.append(f"evaluated on {counted(total, 'partition')}")
         parts.append(counted(seen.totals.open, "open transaction"))
-    parts += [f"{name(one.name)} takes no events" for one in seen.targets if one.problem is not None or one.is_stopped]
+    parts += [
+        f"{name(target.name)} takes no events"
+        for target in seen.targets
+        if target.problem is not None or target.is_stopped
+    ]
     if seen.problem is None:
-        away = ((one.url, one.problem) for one in seen.watchers if one.problem is not None)
+        away = ((watcher.url, watcher.problem) for watcher in seen.watchers if watcher.problem is not None)
         parts += [f"{name(url)}: {name(problem, _REASON)}" for url, problem in away]
     ended = [event.time_ms for event in seen.incidents or () if event.resolution is not None]
     if ended and not urgent:
@@ -191,20 +202,20 @@ def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str]
     return [" · ".join(map(str, parts))]
 
 
-def _others(known: Knowledge, lanes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _others(knowledge: Knowledge, lanes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The open transactions that are not drawn: their number, and the ages of those that the lists have."""
     drawn = {bar["producer_id"] for lane in lanes for bar in (lane["holder"], *lane["behind"]) if bar is not None}
-    listed = [one for one in transactions_of(known.seen) if one.producer_id not in drawn]
-    ages_s = [max(0, known.now_ms - one.since_ms) / 1000 for one in listed]
+    listed = [transaction for transaction in transactions_of(knowledge.seen) if transaction.producer_id not in drawn]
+    ages_s = [max(0, knowledge.now_ms - transaction.since_ms) / 1000 for transaction in listed]
     bins = [
         [low, high, count]
         for low, high in itertools.pairwise(_AGES_S)
         if (count := sum(low <= age < high for age in ages_s))
     ]
     return {
-        "count": max(0, known.seen.totals.open - len(drawn)),
+        "count": max(0, knowledge.seen.totals.open - len(drawn)),
         "listed": len(listed),
-        "oldest_ms": min((one.since_ms for one in listed), default=None),
+        "oldest_ms": min((transaction.since_ms for transaction in listed), default=None),
         "ages_s": bins,
     }
 
@@ -214,10 +225,10 @@ def changes(before: Picture, after: Picture) -> dict[str, Any]:
     changed: dict[str, dict[str, Any]] = {}
     gone: dict[str, list[str]] = {}
     for section, entries in after.items():
-        known = before[section]
-        if new := {key: value for key, value in entries.items() if known.get(key, _ABSENT) != value}:
+        former = before[section]
+        if new := {key: value for key, value in entries.items() if former.get(key, _ABSENT) != value}:
             changed[section] = new
-        if left := [key for key in known if key not in entries]:
+        if left := [key for key in former if key not in entries]:
             gone[section] = left
     return {"set": changed, "gone": gone}
 

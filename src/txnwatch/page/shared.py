@@ -18,30 +18,30 @@ GROUPS: Final = 200
 _NAMED: Final = 8
 
 
-def shared(known: Knowledge) -> dict[str, Any]:
+def shared(knowledge: Knowledge) -> dict[str, Any]:
     """The roots of several incidents with their incidents, and the hurt groups, with limits."""
-    found, hurt = _roots(known), hurt_groups(_urgent(known))
-    behind = ({"behind": _behind(one.incidents), "more": _more(one.incidents)} for one in found)
+    roots, hurt = _roots(knowledge), hurt_groups(_urgent(knowledge))
+    behind = ({"behind": _behind(root.incidents), "more": _more(root.incidents)} for root in roots)
     return {
-        "roots": [{**_root(one), **those} for one, those in zip(found[:ROOTS], behind, strict=False)],
-        "more_roots": max(0, len(found) - ROOTS),
-        "groups": [_group(known, one) for one in hurt[:GROUPS]],
+        "roots": [{**_root(root), **those} for root, those in zip(roots[:ROOTS], behind, strict=False)],
+        "more_roots": max(0, len(roots) - ROOTS),
+        "groups": [_group(knowledge, group) for group in hurt[:GROUPS]],
         "more_groups": max(0, len(hurt) - GROUPS),
     }
 
 
-def first_roots(known: Knowledge) -> dict[str, Any]:
+def first_roots(knowledge: Knowledge) -> dict[str, Any]:
     """The first roots alone, for the picture."""
-    found = _roots(known)
-    return {"roots": [_root(one) for one in found[:FIRST]], "more": max(0, len(found) - FIRST)}
+    roots = _roots(knowledge)
+    return {"roots": [_root(root) for root in roots[:FIRST]], "more": max(0, len(roots) - FIRST)}
 
 
-def _urgent(known: Knowledge) -> list[IncidentEvent]:
-    return [event for event in known.open_incidents if event.severity is not Severity.INFO]
+def _urgent(knowledge: Knowledge) -> list[IncidentEvent]:
+    return [event for event in knowledge.open_incidents if event.severity is not Severity.INFO]
 
 
-def _roots(known: Knowledge) -> list[SharedRoot]:
-    return shared_roots(_urgent(known), lambda event: map(str, known.spans.held_by(event)))
+def _roots(knowledge: Knowledge) -> list[SharedRoot]:
+    return shared_roots(_urgent(knowledge), lambda event: map(str, knowledge.spans.held_by(event)))
 
 
 def _behind(incidents: Sequence[IncidentEvent]) -> list[dict[str, Any]]:
@@ -52,18 +52,18 @@ def _more(incidents: Sequence[IncidentEvent]) -> int:
     return max(0, len(incidents) - _NAMED)
 
 
-def _root(one: SharedRoot) -> dict[str, Any]:
-    first = one.incidents[0]
-    is_id = one.kind is RootKind.TRANSACTIONAL_ID
+def _root(root: SharedRoot) -> dict[str, Any]:
+    first = root.incidents[0]
+    is_id = root.kind is RootKind.TRANSACTIONAL_ID
     return {
-        "kind": _KINDS[one.kind],
-        "name": str(log_numbered(int(one.name))) if one.kind is RootKind.LOG_PARTITION else name(one.name),
-        "transactional_id": id_for_address(one.name) if is_id else None,
+        "kind": _KINDS[root.kind],
+        "name": str(log_numbered(int(root.name))) if root.kind is RootKind.LOG_PARTITION else name(root.name),
+        "transactional_id": id_for_address(root.name) if is_id else None,
         "producer_id": first.producer_id if is_id else None,
-        "incidents": len(one.incidents),
-        "partitions": len(one.partitions),
-        "groups": len(one.groups),
-        "since_ms": min(event.open_since_ms for event in one.incidents),
+        "incidents": len(root.incidents),
+        "partitions": len(root.partitions),
+        "groups": len(root.groups),
+        "since_ms": min(event.open_since_ms for event in root.incidents),
     }
 
 
@@ -75,13 +75,13 @@ _KINDS: Final = {
 }
 
 
-def _group(known: Knowledge, one: HurtGroup) -> dict[str, Any]:
+def _group(knowledge: Knowledge, group: HurtGroup) -> dict[str, Any]:
     return {
-        "name": name(one.name),
-        "state": "stopped" if one.is_stopped else "at risk",
-        "owner": owner_of_group(known.store.origin, one.name),
-        "behind": _behind(one.incidents),
-        "more": _more(one.incidents),
+        "name": name(group.name),
+        "state": "stopped" if group.is_stopped else "at risk",
+        "owner": owner_of_group(knowledge.store.origin, group.name),
+        "behind": _behind(group.incidents),
+        "more": _more(group.incidents),
     }
 
 

@@ -36,12 +36,12 @@ class ShownPast:
     def made(self, key: Hashable, make: Callable[[], T], now_ms: TimestampMs) -> T:
         """What `make` makes, or has made of the same history; several threads wait for one of them."""
         with self._lock:
-            known: _Made | None = self._made.get(key)
-            if known is None or known.is_due(self.history, now_ms):
+            made: _Made | None = self._made.get(key)
+            if made is None or made.is_due(self.history, now_ms):
                 version = self.history.version
-                known = _Made(make(), version, now_ms)
-                self._made = {**dict(list(self._made.items())[-_KEPT:]), key: known}
-            return known.value  # type: ignore[no-any-return]
+                made = _Made(make(), version, now_ms)
+                self._made = {**dict(list(self._made.items())[-_KEPT:]), key: made}
+            return made.value  # type: ignore[no-any-return]
 
     def summary(self, cluster_id: str, days: int, now_ms: TimestampMs) -> PastSummary:
         """The incidents of the last days."""

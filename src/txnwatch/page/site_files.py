@@ -47,10 +47,10 @@ class OwnHosts:
 
 def is_own_host(header: str, names: Iterable[str]) -> bool:
     """Whether a Host header names this server: by an IP address, which no other server can claim, or by a name."""
-    found = _HOST.fullmatch(header)
-    if found is None:
+    match = _HOST.fullmatch(header)
+    if match is None:
         return False
-    host = found["host"]
+    host = match["host"]
     try:
         ip_address(host.removeprefix("[").removesuffix("]"))
     except ValueError:
@@ -111,14 +111,14 @@ class InParts(StreamingResponse):
 
 
 async def _plain(parts: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
-    async for one in parts:
-        yield b"".join(piece.plain for piece in one)
+    async for pieces in parts:
+        yield b"".join(piece.plain for piece in pieces)
 
 
 async def _packed(parts: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
     stream = PackedStream()
-    async for one in parts:
-        yield stream.add(one)
+    async for pieces in parts:
+        yield stream.add(pieces)
     yield stream.end()
 
 
@@ -133,15 +133,15 @@ class Assets:
 
     def __init__(self) -> None:
         directory = files("txnwatch.page") / "static"
-        found: dict[str, Asset] = {}
-        for path in sorted(directory.iterdir(), key=lambda one: one.name):
+        assets: dict[str, Asset] = {}
+        for path in sorted(directory.iterdir(), key=lambda file: file.name):
             suffix = path.name[path.name.rfind(".") :]
             if suffix in _TYPES:
                 content = path.read_bytes()
-                found[path.name] = Asset(content, gzip.compress(content, 9, mtime=0), _TYPES[suffix])
-        self._found = found
+                assets[path.name] = Asset(content, gzip.compress(content, 9, mtime=0), _TYPES[suffix])
+        self._found = assets
         self.schema = (directory / "api.schema.json").read_bytes()
-        digest = hashlib.sha256(b"".join(one.content for one in found.values())).hexdigest()[:16]
+        digest = hashlib.sha256(b"".join(asset.content for asset in assets.values())).hexdigest()[:16]
         self.prefix = f"/static/{digest}"
         html = (directory / "index.html").read_bytes().replace(b"{static}", self.prefix.encode())
         before, _, after = html.partition(b"{first}")
@@ -181,8 +181,8 @@ def file_routes(assets: Assets, hosts: OwnHosts) -> list[BaseRoute]:
     """The paths of the files that the shell names."""
 
     async def icon(request: Request) -> Response:
-        found = assets["icon.svg"]
-        return answer(request, found.content, found.media_type, lambda: found.compressed)
+        asset = assets["icon.svg"]
+        return answer(request, asset.content, asset.media_type, lambda: asset.compressed)
 
     return [
         Route("/static/{hash}/{name}", hosts.guarded(assets.serve)),

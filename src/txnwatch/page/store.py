@@ -160,9 +160,9 @@ NOTHING_OPEN: Final = Totals()
 def _totals_of(counts: Sequence[BucketCount]) -> Totals:
     """The counts of all buckets as one."""
     states: Counter[str] = Counter()
-    for one in counts:
-        states.update(dict(one.states))
-    oldest = [one.oldest_open_ms for one in counts if one.oldest_open_ms is not None]
+    for count in counts:
+        states.update(dict(count.states))
+    oldest = [count.oldest_open_ms for count in counts if count.oldest_open_ms is not None]
     return Totals(counts[0].barrier, tuple(states.items()), min(oldest, default=None))
 
 
@@ -305,7 +305,7 @@ class PageStore:
         origin = self.origin
         return origin if origin is None or origin.bootstrap_servers else replace(origin, bootstrap_servers=_SERVERS)
 
-    def take(self, emitted: Sequence[Finding], found: KnownNow, now_ms: TimestampMs) -> None:
+    def take(self, emitted: Sequence[Finding], seen: KnownNow, now_ms: TimestampMs) -> None:
         """Takes the output of a micro-batch; without an evaluated barrier, the former one stays the last."""
         counts = tuple(finding for finding in emitted if isinstance(finding, BucketCount))
         if counts:
@@ -313,8 +313,8 @@ class PageStore:
             ends = tuple(finding for finding in emitted if isinstance(finding, ListedOffsets))
             listed_ms = counts[0].data_listed_ms
             batch_ms = elapsed(listed_ms, now_ms)
-            found = replace(
-                found,
+            seen = replace(
+                seen,
                 judged_ms=listed_ms,
                 batch_ms=batch_ms,
                 behind=counts[0].behind,
@@ -324,8 +324,8 @@ class PageStore:
             )
         else:
             last = self.seen
-            found = replace(
-                found,
+            seen = replace(
+                seen,
                 judged_ms=last.judged_ms,
                 batch_ms=last.batch_ms,
                 behind=last.behind,
@@ -333,7 +333,7 @@ class PageStore:
                 lists=last.lists,
                 by_census=last.by_census,
             )
-        self.replace(replace(found, is_source_read=True))
+        self.replace(replace(seen, is_source_read=True))
 
     def warn(self, text: str, now_ms: TimestampMs) -> None:
         """Takes a warning that says why no micro-batch completes; any thread may call it."""

@@ -55,23 +55,23 @@ def head_lines(picture: Picture, now_ms: TimestampMs, cluster: str) -> list[str]
     age = evaluated(status["judged_ms"], now_ms)
     at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     lines = [as_text(status["headline"], now_ms), f"{as_text(status['detail'], now_ms)} · {age} · {cluster}, at {at}"]
-    lines += [f"  start: {one['text']} ({one['state']})" for one in status["start"] or ()]
-    if (found := status["exposures"]) is not None:
-        lines.append(f"  {audited.counts_line(found)}, {audited.audited_ago(found['at_ms'], now_ms)}: /audit")
+    lines += [f"  start: {step['text']} ({step['state']})" for step in status["start"] or ()]
+    if (exposures := status["exposures"]) is not None:
+        lines.append(f"  {audited.counts_line(exposures)}, {audited.audited_ago(exposures['at_ms'], now_ms)}: /audit")
     return lines
 
 
 # The lists.
 
 
-def _overview(known: Knowledge, asked: AskedView) -> TextForm:
+def _overview(knowledge: Knowledge, asked: AskedView) -> TextForm:
     """The open incidents that are meant, one row for each cause; on a wall the sentence is enough."""
     if "wall" in asked.query:
         return TextForm(())
-    answer = sections_of(known, filter_of(asked.query))
+    answer = sections_of(knowledge, filter_of(asked.query))
     order, lines = answer["order"], list[str]()
     for key in order["incidents"]:
-        lines += ["", *incident_lines(answer["incidents"][key], known.now_ms, asked.base)]
+        lines += ["", *incident_lines(answer["incidents"][key], knowledge.now_ms, asked.base)]
     if order["more_incidents"]:
         lines += ["", f"and {order['more_incidents']} more incidents: {asked.base}/incidents has all of them"]
     if not lines and filter_of(asked.query) != ALL_INCIDENTS:
@@ -79,26 +79,26 @@ def _overview(known: Knowledge, asked: AskedView) -> TextForm:
     return TextForm(lines)
 
 
-def _incidents(known: Knowledge, asked: AskedView) -> TextForm:
+def _incidents(knowledge: Knowledge, asked: AskedView) -> TextForm:
     limit, offset = (details.number_below(asked.query.get(key, ""), _FURTHEST) for key in ("limit", "offset"))
-    answer = select(known, filter_of(asked.query), min(limit or LISTED, MOST), offset or 0)
+    answer = select(knowledge, filter_of(asked.query), min(limit or LISTED, MOST), offset or 0)
     lines = [f"{counted(answer['count'], 'open incident')}, from {answer['offset'] + 1}" if answer["rows"] else _NONE]
     for row in answer["rows"]:
-        lines += ["", *incident_lines(row, known.now_ms, asked.base)]
+        lines += ["", *incident_lines(row, knowledge.now_ms, asked.base)]
     if answer["more"]:
         beyond = answer["offset"] + len(answer["rows"])
         lines += ["", f"and {number(answer['more'])} more: {asked.base}/incidents?offset={beyond}"]
     return TextForm(["", *lines])
 
 
-def _partitions(known: Knowledge, _: AskedView) -> TextForm:
-    answer = details.partitions(known)
+def _partitions(knowledge: Knowledge, _: AskedView) -> TextForm:
+    answer = details.partitions(knowledge)
     rows = (
         (
             f"{row['topic']}-{row['partition']}",
             row["holder"]["name"] if row["holder"] is not None else "held by a transaction that is not in the list",
             row["holder"]["phase"].replace("_", " ") if row["holder"] is not None else "",
-            f"open for {duration_text(known.now_ms - row['since_ms'])}",
+            f"open for {duration_text(knowledge.now_ms - row['since_ms'])}",
             f"{_count(row['hidden'])} hidden",
         )
         for row in answer["rows"]
@@ -106,8 +106,8 @@ def _partitions(known: Knowledge, _: AskedView) -> TextForm:
     return TextForm(_section("partitions that are held back", rows, answer["more"]))
 
 
-def _ended(known: Knowledge, _: AskedView) -> TextForm:
-    answer = details.ended(known)
+def _ended(knowledge: Knowledge, _: AskedView) -> TextForm:
+    answer = details.ended(knowledge)
     rows = (
         (
             _clock(row["since_ms"]),
@@ -121,17 +121,22 @@ def _ended(known: Knowledge, _: AskedView) -> TextForm:
     return TextForm(_section("ended within a day", rows, answer["more"]))
 
 
-def _oldest(known: Knowledge, _: AskedView) -> TextForm:
-    answer = details.oldest(known)
+def _oldest(knowledge: Knowledge, _: AskedView) -> TextForm:
+    answer = details.oldest(knowledge)
     rows = (
-        (row["name"], row["state"], f"open for {duration_text(known.now_ms - row['since_ms'])}", *row["partitions"][:4])
+        (
+            row["name"],
+            row["state"],
+            f"open for {duration_text(knowledge.now_ms - row['since_ms'])}",
+            *row["partitions"][:4],
+        )
         for row in answer["rows"]
     )
     return TextForm(_section("the oldest open transactions", rows, answer["more"]))
 
 
-def _roots(known: Knowledge, _: AskedView) -> TextForm:
-    answer = shared(known)
+def _roots(knowledge: Knowledge, _: AskedView) -> TextForm:
+    answer = shared(knowledge)
     roots = (
         (
             f"{row['kind']} {row['name']}",
@@ -152,34 +157,43 @@ def _roots(known: Knowledge, _: AskedView) -> TextForm:
 
 def _behind(row: Row) -> str:
     more = f" and {number(row['more'])} more" if row["more"] else ""
-    return ", ".join(f"{one['tag']} {one['place']} /incident/{one['id']}" for one in row["behind"]) + more
+    return (
+        ", ".join(f"{incident['tag']} {incident['place']} /incident/{incident['id']}" for incident in row["behind"])
+        + more
+    )
 
 
-def _found(known: Knowledge, asked: AskedView) -> TextForm:
+def _found(knowledge: Knowledge, asked: AskedView) -> TextForm:
     text = asked.query.get("name", "")
-    found = finding.found(known, text)
-    if found is None:
-        return _missing(NOT_FOUND, finding.look_for(known, text))
-    matches = [{**one, "address": asked.base + one["address"]} for one in found["matches"]]
-    return TextForm(["", *found_lines({**found, "matches": matches})])
+    search = finding.found(knowledge, text)
+    if search is None:
+        return _missing(NOT_FOUND, finding.look_for(knowledge, text))
+    matches = [{**match, "address": asked.base + match["address"]} for match in search["matches"]]
+    return TextForm(["", *found_lines({**search, "matches": matches})])
 
 
-def found_lines(found: Row) -> list[str]:
+def found_lines(search: Row) -> list[str]:
     """What was found, with the addresses."""
-    return [*_table((one["kind"], one["text"], one["address"]) for one in found["matches"]), *_more(found["more"])]
+    return [
+        *_table((match["kind"], match["text"], match["address"]) for match in search["matches"]),
+        *_more(search["more"]),
+    ]
 
 
-def _watcher(known: Knowledge, _: AskedView) -> TextForm:
-    seen, store = known.seen, known.store
+def _watcher(knowledge: Knowledge, _: AskedView) -> TextForm:
+    seen, store = knowledge.seen, knowledge.store
     rows = (
-        ("state", f"{known.truth.state}{f', not met: {known.truth.why}' if known.truth.why is not None else ''}"),
+        (
+            "state",
+            f"{knowledge.truth.state}{f', not met: {knowledge.truth.why}' if knowledge.truth.why is not None else ''}",
+        ),
         ("view of the coordinators", str(store.access)),
         ("scanned partitions", number(seen.watched.scanned)),
         ("partitions that a census watches", number(seen.watched.census)),
-        ("partitions without proof", _count(known.facts.unproven)),
+        ("partitions without proof", _count(knowledge.facts.unproven)),
         ("last barrier", _count(seen.totals.barrier)),
         ("events that the topic has not taken", _count(seen.undelivered)),
-        *((f"events to {one.name}", one.problem or "taken") for one in seen.targets),
+        *((f"events to {target.name}", target.problem or "taken") for target in seen.targets),
     )
     return TextForm(["", *_table(rows)])
 
@@ -187,11 +201,11 @@ def _watcher(known: Knowledge, _: AskedView) -> TextForm:
 # One thing.
 
 
-def _incident(known: Knowledge, asked: AskedView) -> TextForm:
-    answer = details.incident(known, asked.rest)
+def _incident(knowledge: Knowledge, asked: AskedView) -> TextForm:
+    answer = details.incident(knowledge, asked.rest)
     if answer is None:
-        return _missing("No incident with this id is known here.", details.forgotten(known, asked.rest))
-    now_ms = known.now_ms
+        return _missing("No incident with this id is known here.", details.forgotten(knowledge, asked.rest))
+    now_ms = knowledge.now_ms
     lines = ["", *incident_lines(answer, answer["ended_ms"] or now_ms, None)]
     lines += [f"  {answer[key]}" for key in ("outcome", "ends") if answer.get(key)]
     if answer["ended_ms"] is not None:
@@ -200,14 +214,16 @@ def _incident(known: Knowledge, asked: AskedView) -> TextForm:
     lines += ["", "what waits behind it"]
     lines += [f"  {place} stands at {_count(waits['last_stable'])}" for place in waits["places"]]
     lines += [
-        f"  {one['name']}  {one['state'].replace('_', ' ')}, {_count(one['behind'])} behind"
-        f"{', ' + one['owner'] if one['owner'] is not None else ''}"
-        for one in waits["groups"]
+        f"  {group['name']}  {group['state'].replace('_', ' ')}, {_count(group['behind'])} behind"
+        f"{', ' + group['owner'] if group['owner'] is not None else ''}"
+        for group in waits["groups"]
     ]
-    lines += [f"  {one['name']}  waits for offsets of {', '.join(one['partitions'])}" for one in waits["waiting"]]
+    lines += [f"  {group['name']}  waits for offsets of {', '.join(group['partitions'])}" for group in waits["waiting"]]
     if (after := answer["next_holder"]) is not None:
         lines += [f"  if you end it: {after['name']} is the next, from {number(after['start'])}"]
-    lines += _section("its life", ((_clock(one["at_ms"]), one["status"], one["text"]) for one in answer["life"]))
+    lines += _section(
+        "its life", ((_clock(moment["at_ms"]), moment["status"], moment["text"]) for moment in answer["life"])
+    )
     lines += [line for look in _looks(answer["proof"]) for line in look]
     return TextForm([*lines, *_section("facts", _facts(answer["facts"]))])
 
@@ -216,8 +232,8 @@ def _looks(proof: Row | None) -> Iterator[list[str]]:
     if proof is None:
         return
     yield ["", "how it was proven"]
-    for title, one in (*zip(("look 1", "look 2"), proof["looks"], strict=True), ("fresh read", proof["fresh_read"])):
-        yield [f"  {title}: {' '.join(one['text'])} {one['gives']}"]
+    for title, look in (*zip(("look 1", "look 2"), proof["looks"], strict=True), ("fresh read", proof["fresh_read"])):
+        yield [f"  {title}: {' '.join(look['text'])} {look['gives']}"]
 
 
 def _facts(facts: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str]]:
@@ -225,12 +241,12 @@ def _facts(facts: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str]]:
     return ((label, _clock(value) if isinstance(value, int) else str(value)) for label, value in facts)
 
 
-def _partition(known: Knowledge, asked: AskedView) -> TextForm:
+def _partition(knowledge: Knowledge, asked: AskedView) -> TextForm:
     topic, _, index = asked.rest.rpartition("/")
     at_number = details.number_below(index, 1 << 31)
     if at_number is None or not is_topic_name(topic):
         return _missing("This is not a partition: an address of a partition is /partition/TOPIC/NUMBER.", None)
-    answer = details.partition(known, TopicPartition(topic, at_number))
+    answer = details.partition(knowledge, TopicPartition(topic, at_number))
     place = f"{topic}-{at_number}"
     if not answer["incidents"] and answer["is_watched"] is not True:
         what = "is not watched, or does not exist" if answer["is_watched"] is False else "may not be watched"
@@ -242,48 +258,64 @@ def _partition(known: Knowledge, asked: AskedView) -> TextForm:
     lines += [f"  hidden from readers: {_count(answer['hidden'])}"]
     lines += [f"  {answer['look']}"] if answer["look"] is not None else []
     for row in answer["incidents"]:
-        lines += ["", *incident_lines(row, known.now_ms, asked.base)]
+        lines += ["", *incident_lines(row, knowledge.now_ms, asked.base)]
     held = (
-        (number(one["start"]), one["name"], one["state"], f"open for {duration_text(known.now_ms - one['since_ms'])}")
-        for one in answer["holders"]
+        (
+            number(holder["start"]),
+            holder["name"],
+            holder["state"],
+            f"open for {duration_text(knowledge.now_ms - holder['since_ms'])}",
+        )
+        for holder in answer["holders"]
     )
     groups = (
-        (one["name"], one["state"].replace("_", " "), f"lag {_count(one['lag'])}", f"really {_count(one['behind'])}")
-        for one in answer["groups"]
+        (
+            group["name"],
+            group["state"].replace("_", " "),
+            f"lag {_count(group['lag'])}",
+            f"really {_count(group['behind'])}",
+        )
+        for group in answer["groups"]
     )
     return TextForm([*lines, *_section("open here, in order", held), *_section("groups", groups)])
 
 
-def _id(known: Knowledge, asked: AskedView) -> TextForm:
+def _id(knowledge: Knowledge, asked: AskedView) -> TextForm:
     wanted = asked.rest or asked.query.get("name", "")
-    return _client(known, asked, details.transactional_id(known, wanted), details.ask_for_id(known, wanted))
+    return _client(knowledge, asked, details.transactional_id(knowledge, wanted), details.ask_for_id(knowledge, wanted))
 
 
-def _producer(known: Knowledge, asked: AskedView) -> TextForm:
+def _producer(knowledge: Knowledge, asked: AskedView) -> TextForm:
     wanted = details.number_below(asked.rest, 1 << 63)
-    return _client(known, asked, details.producer(known, ProducerId(wanted)) if wanted is not None else None, None)
+    return _client(
+        knowledge, asked, details.producer(knowledge, ProducerId(wanted)) if wanted is not None else None, None
+    )
 
 
-def _client(known: Knowledge, asked: AskedView, answer: Row | None, look: str | None) -> TextForm:
+def _client(knowledge: Knowledge, asked: AskedView, answer: Row | None, look: str | None) -> TextForm:
     if answer is None:
         return _missing("Nothing is known under this id: it does not exist, or has nothing open for 2 s.", look)
     lines = ["", answer["name"] or "no transactional id is known"]
     lines += [f"  producer ids: {', '.join(map(str, answer['producer_ids']))}"]
     lines += [f"  call {_who(answer['owner'])}" if answer["owner"] is not None else f"  {answer['no_owner']}"]
-    for one in answer["open"]:
-        where = ", ".join(f"{span['topic']}-{span['partition']} from {number(span['start'])}" for span in one["spans"])
-        lines += [f"  {one['state']}, open for {duration_text(known.now_ms - one['since_ms'])}: {where}"]
+    for transaction in answer["open"]:
+        where = ", ".join(
+            f"{span['topic']}-{span['partition']} from {number(span['start'])}" for span in transaction["spans"]
+        )
+        lines += [
+            f"  {transaction['state']}, open for {duration_text(knowledge.now_ms - transaction['since_ms'])}: {where}"
+        ]
     if answer["row"] is not None:
-        lines += ["", *incident_lines(answer["row"], known.now_ms, asked.base)]
+        lines += ["", *incident_lines(answer["row"], knowledge.now_ms, asked.base)]
     rows = (
-        (_clock(one["since_ms"]), one["verdict"], one["text"], f"{asked.base}/incident/{one['id']}")
-        for one in answer["incidents"]
+        (_clock(incident["since_ms"]), incident["verdict"], incident["text"], f"{asked.base}/incident/{incident['id']}")
+        for incident in answer["incidents"]
     )
     return TextForm([*lines, *_section("its incidents", rows)])
 
 
-def _audit(known: Knowledge, asked: AskedView) -> TextForm:
-    return TextForm(["", *audited.lines_of(known, asked.rest)])
+def _audit(knowledge: Knowledge, asked: AskedView) -> TextForm:
+    return TextForm(["", *audited.lines_of(knowledge, asked.rest)])
 
 
 # Rows.
@@ -325,10 +357,10 @@ def _hidden(row: Row, now_ms: TimestampMs) -> str:
 def _hurt(row: Row) -> str:
     kinds = (("stopped", "stopped"), ("waiting", "waiting for offsets"), ("at_risk", "at risk"))
     more = {key: " and more" if row.get(f"more_{key}") else "" for key, _ in kinds}
-    found = [f"{', '.join(row[key])}{more[key]} ({what})" for key, what in kinds if row[key]]
-    found += [CONNECT_STOPS] if row["connect"] else []
-    if found:
-        return "; ".join(found)
+    hurt = [f"{', '.join(row[key])}{more[key]} ({what})" for key, what in kinds if row[key]]
+    hurt += [CONNECT_STOPS] if row["connect"] else []
+    if hurt:
+        return "; ".join(hurt)
     return "no group was found that stands" if row["topic"] is not None else "groups are not looked for"
 
 
@@ -348,12 +380,12 @@ def _section(title: str, rows: Iterable[Sequence[str]], more: int = 0) -> list[s
 
 def _table(rows: Iterable[Sequence[str]]) -> list[str]:
     """Rows with their columns below each other; names may be long, so no column is wider than 40."""
-    found = [list(row) for row in rows]
-    if not found:
+    table = [list(row) for row in rows]
+    if not table:
         return ["  none"]
-    columns = range(max(map(len, found)) - 1)
-    widths = [min(40, max(len(row[at]) for row in found if at < len(row) - 1)) for at in columns]
-    return ["  " + "  ".join([*(cell.ljust(widths[at]) for at, cell in enumerate(row[:-1])), row[-1]]) for row in found]
+    columns = range(max(map(len, table)) - 1)
+    widths = [min(40, max(len(row[at]) for row in table if at < len(row) - 1)) for at in columns]
+    return ["  " + "  ".join([*(cell.ljust(widths[at]) for at, cell in enumerate(row[:-1])), row[-1]]) for row in table]
 
 
 def _more(count: int) -> list[str]:

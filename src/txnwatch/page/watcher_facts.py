@@ -150,9 +150,9 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
     def lived(self, incidents: Iterable[IncidentEvent]) -> dict[str, LifeShown]:
         """The lives of the incidents that are known."""
         last = {event.incident_id: event for event in incidents}
-        told = ((one, last.get(one.incident_id)) for one in self.lives)
+        told = ((life, last.get(life.incident_id)) for life in self.lives)
         return {
-            one.incident_id: LifeShown(event, one.moments, one.is_whole) for one, event in told if event is not None
+            life.incident_id: LifeShown(event, life.moments, life.is_whole) for life, event in told if event is not None
         }
 
 
@@ -170,9 +170,11 @@ def facts_of(
     """The facts of this moment; the cluster is known."""
     assert store.origin is not None
     seen = store.seen
-    transactions = tuple(one for bucket in seen.lists for one in bucket.transactions)
-    blocked = tuple(one for bucket in seen.lists for one in bucket.blocked)
-    drawn = {span.partition for one in transactions for span in one.spans} | {one.partition for one in blocked}
+    transactions = tuple(transaction for bucket in seen.lists for transaction in bucket.transactions)
+    blocked = tuple(place for bucket in seen.lists for place in bucket.blocked)
+    drawn = {span.partition for transaction in transactions for span in transaction.spans} | {
+        place.partition for place in blocked
+    }
     return WatcherFacts(
         format=FORMAT,
         version=version,
@@ -190,9 +192,11 @@ def facts_of(
         transactions=transactions,
         blocked=blocked,
         ends=tuple(PartitionOffset(at, ends[at]) for at in sorted(drawn & ends.keys())),
-        by_census=tuple(one for bucket in seen.by_census for one in bucket.offsets if one.partition in drawn),
+        by_census=tuple(
+            offsets for bucket in seen.by_census for offsets in bucket.offsets if offsets.partition in drawn
+        ),
         incidents=_told(seen.incidents or ()),
-        lives=tuple(LifeTold(key, one.moments, one.is_whole) for key, one in store.lives.items()),
+        lives=tuple(LifeTold(key, life.moments, life.is_whole) for key, life in store.lives.items()),
         reach=_cut(seen.reach) if seen.reach is not None else None,
         is_ready=seen.is_ready,
         watched=seen.watched,
@@ -242,11 +246,11 @@ def decoded(value: bytes) -> WatcherFacts:
     if head.format != FORMAT:
         version = printable(head.version[:_VERSION_BYTES])
         raise BadFactsError(f"expected facts of format {FORMAT}, found {head.format}, of version {version}")
-    found = _decoded(value, _FACTS)
-    wrong = next((name for name in found.__struct_fields__ if not _is_valid(found, name)), None)
+    facts = _decoded(value, _FACTS)
+    wrong = next((name for name in facts.__struct_fields__ if not _is_valid(facts, name)), None)
     if wrong is not None:
         raise BadFactsError(f"expected the facts of a watcher: {wrong} has an invalid value")
-    return found
+    return facts
 
 
 # Made when the module is loaded. Each cluster has a thread that decodes, and msgspec ends the process with SIGSEGV if
@@ -302,11 +306,11 @@ _RULES: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
     "judged_ms": lambda facts: facts.judged_ms is None or facts.judged_ms <= facts.now_ms,
     "exposures": lambda facts: facts.exposures is None or facts.exposures.at_ms <= facts.now_ms,
     "totals": lambda facts: len(facts.totals.states) <= _MOST_STATES,
-    "transactions": lambda facts: sum(len(one.spans) for one in facts.transactions) <= _MOST_PARTITIONS,
-    "by_census": lambda facts: all(one.last_stable <= one.end for one in facts.by_census),
+    "transactions": lambda facts: sum(len(transaction.spans) for transaction in facts.transactions) <= _MOST_PARTITIONS,
+    "by_census": lambda facts: all(offsets.last_stable <= offsets.end for offsets in facts.by_census),
     "topics": lambda facts: facts.topics is None or all(is_topic_name(topic) for topic, _ in facts.topics),
     "incidents": lambda facts: _are_its_own(facts.incidents, facts.cluster_id),
-    "lives": lambda facts: all(len(one.moments) <= _MOST_MOMENTS for one in facts.lives),
+    "lives": lambda facts: all(len(life.moments) <= _MOST_MOMENTS for life in facts.lives),
     "reach": lambda facts: facts.reach is None or len(facts.reach.named) + len(facts.reach.undecided) <= 2 * MOST_NAMED,
 }
 

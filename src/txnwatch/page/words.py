@@ -205,7 +205,7 @@ def links_at(origin: Origin | None, team: str, since_ms: int, until_ms: int) -> 
     The end is a whole number of ten minutes, so that a row of an open incident does not change with each second.
     """
     end_ms = TimestampMs((until_ms // _AROUND_MS + 1) * _AROUND_MS)
-    return [list(one) for one in owners_of(origin).links(team).at(TimestampMs(max(0, since_ms - _AROUND_MS)), end_ms)]
+    return [list(link) for link in owners_of(origin).links(team).at(TimestampMs(max(0, since_ms - _AROUND_MS)), end_ms)]
 
 
 def owner_row(owner: OwningTeam | None, links: Sequence[Sequence[str]] = ()) -> dict[str, Any] | None:
@@ -239,8 +239,8 @@ def _group_owners(origin: Origin | None, event: IncidentEvent) -> list[list[str]
     """Pairs of a group and its owner, as both are shown; not a mapping, because a group may be named __proto__."""
     affected = [group.group_id for group in event.consumer_groups[:_GROUPS]]
     waiting = [group.group_id for group in event.waiting_groups[:_GROUPS]]
-    found = ((group_id, owner_of_group(origin, group_id)) for group_id in dict.fromkeys((*affected, *waiting)))
-    return [[name(group_id), owner] for group_id, owner in found if owner is not None]
+    owners = ((group_id, owner_of_group(origin, group_id)) for group_id in dict.fromkeys((*affected, *waiting)))
+    return [[name(group_id), owner] for group_id, owner in owners if owner is not None]
 
 
 def _owner_line(owner: OwningTeam) -> str:
@@ -265,10 +265,12 @@ def about_client(
     if event is not None:
         return _owner_fields(origin, event.owner, event.application, event.open_since_ms, now_ms)
     open_now = list(transactions)
-    topics = frozenset(span.partition.topic for one in open_now for span in one.spans)
-    named = next((one.transactional_id for one in open_now if one.transactional_id is not None), None)
+    topics = frozenset(span.partition.topic for transaction in open_now for span in transaction.spans)
+    named = next(
+        (transaction.transactional_id for transaction in open_now if transaction.transactional_id is not None), None
+    )
     owner, application = owners_of(origin).of(Subject(named, next(iter(sorted(topics)), None), topics))
-    since_ms = min((one.since_ms for one in open_now), default=now_ms)
+    since_ms = min((transaction.since_ms for transaction in open_now), default=now_ms)
     return _owner_fields(origin, owner, application, since_ms, now_ms)
 
 

@@ -257,14 +257,14 @@ class Coverage:
 
 def _hidden(emitted: Sequence[Finding]) -> list[TopicPartition]:
     """Partitions that transactions name and that no broker shows; those that the planner knows are in `Unproven`."""
-    found = []
+    partitions = []
     for finding in emitted:
         match finding:
             case PartitionAlarm(notice) if notice.kind is NoticeKind.HIDDEN:
-                found.append(notice.partition)
+                partitions.append(notice.partition)
             case CensusRequest(partition, CensusReason.HIDDEN):
-                found.append(partition)
-    return found
+                partitions.append(partition)
+    return partitions
 
 
 def _partitions(partitions: Sequence[TopicPartition]) -> str:
@@ -335,20 +335,22 @@ class TimeoutLimit:
         change, self._change = self._change, None
         return change
 
-    def _extended(self, found: list[BrokerTimeout]) -> LongestTimeout:
+    def _extended(self, timeouts: list[BrokerTimeout]) -> LongestTimeout:
         if self.known.is_unlimited:
             return self.known
-        if self.known.ms is None or any(one.is_unlimited for one in found):
-            return longest_timeout(found)
-        return LongestTimeout(max([self.known.ms, *(one.ms for one in found if one.ms is not None)]))
+        if self.known.ms is None or any(timeout.is_unlimited for timeout in timeouts):
+            return longest_timeout(timeouts)
+        return LongestTimeout(max([self.known.ms, *(timeout.ms for timeout in timeouts if timeout.ms is not None)]))
 
 
 def longest_timeout(timeouts: Sequence[BrokerTimeout]) -> LongestTimeout:
     """The longest of the timeouts, if every broker shows one and none allows transactions without one."""
-    obstacle = next((one for one in sorted(timeouts, key=lambda one: not one.is_unlimited) if one.problem), None)
+    obstacle = next(
+        (timeout for timeout in sorted(timeouts, key=lambda timeout: not timeout.is_unlimited) if timeout.problem), None
+    )
     if obstacle is not None:
         return LongestTimeout(None, obstacle.is_unlimited, obstacle.problem)
-    return LongestTimeout(max((one.ms for one in timeouts if one.ms is not None), default=None))
+    return LongestTimeout(max((timeout.ms for timeout in timeouts if timeout.ms is not None), default=None))
 
 
 def _shown(limit: LongestTimeout) -> str:

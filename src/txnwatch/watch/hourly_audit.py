@@ -86,9 +86,9 @@ class HourlyAudit:
         result = audit(facts)
         missing = [_NOT_REPEATED, *result.missing]
         try:
-            events = (one for one in self._events() if isinstance(one, IncidentEvent))
+            events = (event for event in self._events() if isinstance(event, IncidentEvent))
             incidents = of_the_week(events, facts.now_ms)
-            fitting = tuple(explained(one, incidents) for one in result.exposures)
+            fitting = tuple(explained(exposure, incidents) for exposure in result.exposures)
             left = unexplained_line(unexplained(result.exposures, incidents))
         except TxnwatchError as exc:
             fitting = None
@@ -96,10 +96,10 @@ class HourlyAudit:
             missing.append(NotAudited("incidents of the last week", str(exc)))
         owners = self._owners()
         rows = tuple(
-            row_of_exposure(one, facts, self._admin, owners, fitting[at] if fitting is not None else None)
-            for at, one in enumerate(result.exposures)
+            row_of_exposure(exposure, facts, self._admin, owners, fitting[at] if fitting is not None else None)
+            for at, exposure in enumerate(result.exposures)
         )
         self._take(PeriodicAudit(facts.now_ms, result.exposures, rows, fitting, left, tuple(missing)))
-        found = summary(result.exposures, has_all=False)
-        if self._said.is_new("findings", found):
-            self._log.info(f"audit: {found}; `txnwatch audit` shows what exposes this cluster to hangs")
+        findings = summary(result.exposures, has_all=False)
+        if self._said.is_new("findings", findings):
+            self._log.info(f"audit: {findings}; `txnwatch audit` shows what exposes this cluster to hangs")

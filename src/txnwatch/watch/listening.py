@@ -55,23 +55,23 @@ class EventListener:
     history: IncidentHistory | None = None
     _turn: Every[TimestampMs] = field(default_factory=lambda: Every(_PAUSE_MS))
 
-    def events_of(self, found: Iterable[TopicRecord]) -> Iterator[IncidentEvent | Overwritten]:
+    def events_of(self, records: Iterable[TopicRecord]) -> Iterator[IncidentEvent | Overwritten]:
         """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten."""
-        for one in found:
+        for record in records:
             if self.history is not None:
-                self.history.take(one)
-            if isinstance(one, BadEventError):
-                self.passed_over.take(one)
-                if one.key is not None:
-                    yield Overwritten(one.key)
-            elif isinstance(one, Heartbeat):
-                self.heartbeats.pop(one.key, None)
-                self.heartbeats[one.key] = one
-                self.on_heartbeat(one)
+                self.history.take(record)
+            if isinstance(record, BadEventError):
+                self.passed_over.take(record)
+                if record.key is not None:
+                    yield Overwritten(record.key)
+            elif isinstance(record, Heartbeat):
+                self.heartbeats.pop(record.key, None)
+                self.heartbeats[record.key] = record
+                self.on_heartbeat(record)
                 if len(self.heartbeats) > _MOST:
                     del self.heartbeats[next(iter(self.heartbeats))]
             else:
-                yield one
+                yield record
         self.passed_over.report_when_due()
 
     def remove_expired_heartbeats(
@@ -186,10 +186,12 @@ class HeartbeatSender:
             coordinator_view=self.options.coordinator_access,
             undecided_spans=len(undecided),
             leaderless_names=tuple(
-                f"{one}: {self._leaderless[one]}"[:MOST_NAME] for one in named if one in self._leaderless
+                f"{partition}: {self._leaderless[partition]}"[:MOST_NAME]
+                for partition in named
+                if partition in self._leaderless
             ),
             undecided_names=tuple(_cut(printable(text)) for text in undecided[:MOST_NAMES]),
-            failing_targets=tuple(_cut(one.text(now_ms)) for one in self.failing()[:MOST_NAMES]),
+            failing_targets=tuple(_cut(target.text(now_ms)) for target in self.failing()[:MOST_NAMES]),
             is_ready=self.is_ready(),
             undelivered_events=self.undelivered(),
             topics_digest=self.options.topics_digest,
@@ -207,16 +209,19 @@ class HeartbeatSender:
         """Counts the partitions, and reads what the metadata says about the coordinators' log, every minute."""
         if self._counting.take(now_ms):
             try:
-                known = self.cluster.refresh().topics
+                by_name = self.cluster.refresh().topics
             except BrokerError:
                 return
-            topics, log = known.values(), known.get(TRANSACTION_STATE_TOPIC)
+            topics, log = by_name.values(), by_name.get(TRANSACTION_STATE_TOPIC)
             waits_for = log.waits_for() if log is not None else {}
             self._leaderless = {log_numbered(number): brokers for number, brokers in waits_for.items()}
             scanned = [topic for topic in topics if self.options.watches(topic)]
             counted = [topic for topic in topics if self.options.counts(topic)]
             self.topics = {topic.name: len(topic.partitions) for topic in (*scanned, *counted)}
-            self.counted = sum(len(one.partitions) for one in scanned), sum(len(one.partitions) for one in counted)
+            self.counted = (
+                sum(len(topic.partitions) for topic in scanned),
+                sum(len(topic.partitions) for topic in counted),
+            )
 
 
 def _cut(text: str) -> str:

@@ -83,13 +83,21 @@ H = TypeVar("H", bound=PlaceHolder)
 
 def to_close(held: Iterable[H], address: str) -> H | None:
     """The connection that gives its place to a new one of this address; None if the new one gets none."""
-    known = [one for one in held if one.stage is not ConnectionStage.STREAM]
-    counts = Counter(one.address for one in known)
-    silent = [one for one in known if one.stage is ConnectionStage.SILENT and counts[one.address] >= counts[address]]
-    found = min(silent or known, key=lambda one: (-counts[one.address], one.stage, one.since_s), default=None)
-    if found is None or (found.stage is ConnectionStage.ANSWERING and counts[found.address] <= counts[address] + 1):
+    candidates = [connection for connection in held if connection.stage is not ConnectionStage.STREAM]
+    counts = Counter(connection.address for connection in candidates)
+    silent = [
+        connection
+        for connection in candidates
+        if connection.stage is ConnectionStage.SILENT and counts[connection.address] >= counts[address]
+    ]
+    choice = min(
+        silent or candidates,
+        key=lambda connection: (-counts[connection.address], connection.stage, connection.since_s),
+        default=None,
+    )
+    if choice is None or (choice.stage is ConnectionStage.ANSWERING and counts[choice.address] <= counts[address] + 1):
         return None
-    return found
+    return choice
 
 
 class HttpConnection(H11Protocol):
@@ -289,19 +297,19 @@ class Connections:
 
     def end_present(self) -> None:
         """Ends the connections that are open, each as soon as its answer is complete."""
-        for one in list(self._state.connections):
-            cast("HttpConnection", one).end_soon()
+        for connection in list(self._state.connections):
+            cast("HttpConnection", connection).end_soon()
 
     async def end(self, within_s: float) -> None:
         """Ends all connections: idle ones at once, the others when they are answered, within a time in seconds."""
-        for one in list(self._state.connections):
-            one.shutdown()
+        for connection in list(self._state.connections):
+            connection.shutdown()
         self._no_more = asyncio.Event()
         if self._state.connections:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._no_more.wait(), within_s)
-        for one in list(self._state.connections):
-            one.transport.abort()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
         for task in (*self._opening, *self._state.tasks):
             task.cancel()
         await asyncio.gather(*self._opening, *self._state.tasks, return_exceptions=True)

@@ -280,8 +280,8 @@ async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     is_api = "/api/v1/" in request.url.path
     paths = "a resource that /api/v1/schema has" if is_api else "/, /api/v1/status, /metrics, /-/healthy or /-/ready"
-    known = {404: f"expected {paths}, found another path", 405: f"expected GET, found {request.method}"}
-    text = known.get(error.status_code, error.detail)
+    texts = {404: f"expected {paths}, found another path", 405: f"expected GET, found {request.method}"}
+    text = texts.get(error.status_code, error.detail)
     if is_api:
         return JSONResponse({"error": text}, error.status_code, error.headers)
     return PlainTextResponse(f"{text}\n", error.status_code, error.headers)
@@ -335,12 +335,12 @@ class _Guard:
     async def _is_known(self, users: Users, scope: Scope) -> bool | None:
         """Whether the request has the password of a user; None if too many wait for their check."""
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
-        found = credentials(header)
-        if found is None:
+        login = credentials(header)
+        if login is None:
             return False
-        if users.has_accepted(*found):
+        if users.has_accepted(*login):
             return True
-        return await self._passwords.result(_address_of(scope), lambda: users.accept(*found))
+        return await self._passwords.result(_address_of(scope), lambda: users.accept(*login))
 
 
 def credentials(header: str) -> tuple[str, str] | None:

@@ -47,8 +47,8 @@ class SlowWork(Generic[_R]):
             self._next()
 
     async def _turn(self, address: str) -> bool:
-        one = _WaitingPiece(address, asyncio.get_running_loop().create_future())
-        self._waiting.append(one)
+        piece = _WaitingPiece(address, asyncio.get_running_loop().create_future())
+        self._waiting.append(piece)
         if len(self._waiting) > MOST_WAITING:
             counts = Counter(other.address for other in self._waiting)
             most = max(counts.values())
@@ -56,11 +56,11 @@ class SlowWork(Generic[_R]):
             self._waiting.remove(given_up)
             given_up.turn.set_result(False)
         try:
-            return await one.turn
+            return await piece.turn
         except asyncio.CancelledError:  # its request has no time left, or the server ends
-            if one in self._waiting:
-                self._waiting.remove(one)
-            elif not one.turn.cancelled() and one.turn.result():
+            if piece in self._waiting:
+                self._waiting.remove(piece)
+            elif not piece.turn.cancelled() and piece.turn.result():
                 self._next()
             raise
 

@@ -49,12 +49,12 @@ BOTH = pytest.mark.parametrize("known", [PageWorld.knowledge, on_a_page_elsewher
 _Known = Callable[[PageWorld], Knowledge]
 
 
-def lane(known: Knowledge) -> Any:
-    return picture_of(known)["lanes"].get(str(AT))
+def lane(knowledge: Knowledge) -> Any:
+    return picture_of(knowledge)["lanes"].get(str(AT))
 
 
-def row(known: Knowledge) -> Any:
-    (found,) = picture_of(known)["incidents"].values()
+def row(knowledge: Knowledge) -> Any:
+    (found,) = picture_of(knowledge)["incidents"].values()
     return found
 
 
