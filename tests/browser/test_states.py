@@ -70,6 +70,7 @@ def test_each_state_in_each_form(
         assert tab.violations() == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("path", ["/incident/{id}", "/partition/payments/0", "/id/checkout-7", "/watcher", "/open"])
 @pytest.mark.parametrize("width", [360, 1440])
 def test_each_view_in_each_form(browser: Any, serve: Serve, path: str, width: int) -> None:

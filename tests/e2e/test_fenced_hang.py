@@ -35,7 +35,9 @@ def pause(shared_watch: SharedWatch) -> None:
         time.sleep(SLOW_S)
 
 
-@pytest.mark.parametrize("commit", [True, False], ids=["committed", "aborted"])
+@pytest.mark.parametrize(
+    "commit", [pytest.param(True, id="committed"), pytest.param(False, id="aborted", marks=pytest.mark.long)]
+)
 def test_a_fence_changes_nothing_that_is_known_and_the_incident_ends_once(
     shared_watch: SharedWatch, cluster: Cluster, capsys: pytest.CaptureFixture[str], *, commit: bool
 ) -> None:
