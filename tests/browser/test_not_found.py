@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-import pytest
-
 from support.browsers import a_tab
 from support.page_world import PageWorld, a_busy_cluster
 
