@@ -21,6 +21,7 @@ from txnwatch.state.model.incident import (
 )
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, PartitionReading
 from txnwatch.state.model.transaction import (
+    ClosingMarker,
     CoordinatorView,
     DescribedTransaction,
     Marker,
@@ -30,7 +31,7 @@ from txnwatch.state.model.transaction import (
     TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import NO_BARRIER, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import NO_BARRIER, DurationMs, ProducerEpoch, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 from txnwatch.state.text import cut
 
@@ -176,9 +177,19 @@ def span_resolution(
             return no_longer_open(now_ms, _NOT_SEEN[how])
 
 
-def with_marker(ended: SpanEnded, marker: Marker) -> SpanEnded:
+def with_marker(ended: SpanEnded, closing: ClosingMarker) -> SpanEnded:
     """The end by a marker that was read from the partition later than by the state."""
-    return with_changes(ended, how=SpanEnd.ABSORBED if ended.span.absorbed else SpanEnd.MARKER, marker=marker)
+    is_absorbed = ended.span.absorbed or is_joined(ended.span.epoch, closing)
+    return with_changes(ended, how=SpanEnd.ABSORBED if is_absorbed else SpanEnd.MARKER, marker=closing.marker)
+
+
+def is_joined(epoch: ProducerEpoch, closing: ClosingMarker) -> bool:
+    """Whether data of a newer epoch joined data of `epoch` that was open, before the marker that closed both.
+
+    Then the older data belonged to no live transaction (see `Joined`): a later one has absorbed it, whoever wrote the
+    marker. A scan decides it so too (`_joined` in detection/span.py). Data of the same epoch proves nothing.
+    """
+    return closing.data_epoch is not None and closing.data_epoch > epoch
 
 
 def is_of_earlier_data(span: Span, incident: IncidentEvent) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec
-from txnwatch.state.evidence.ending import closed_by_marker, given_up, no_longer_open
+from txnwatch.state.evidence.ending import absorbed, closed_by_marker, given_up, is_joined, no_longer_open
 from txnwatch.state.incidents.wanted import FindClosingMarker, Now, Plan, ReadPartitions, WriteMarker, ask
 from txnwatch.state.model.incident import (
     Action,
@@ -36,7 +36,7 @@ from txnwatch.state.model.incident import (
     updated,
 )
 from txnwatch.state.model.ports import MarkerSpec, NotSent, PartitionReading
-from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.transaction import ClosingMarker, Marker
 from txnwatch.state.model.values import DurationMs, Offset, Problem, SpanStart, TimestampMs
 
 _NOT_DELIVERED = "the event that announces it could not be delivered"
@@ -108,7 +108,8 @@ def _write(incident: IncidentEvent, spec: AbortSpec) -> Plan[MarkerResult | NotS
     if problem is not None or found.closed_by is None:
         return found
     above = found.closed_by.offset + 1
-    next_one = yield from ask(FindClosingMarker(SpanStart(marker.partition, marker.producer_id, above), above))
+    following = yield from ask(FindClosingMarker(SpanStart(marker.partition, marker.producer_id, above), above))
+    next_one = following.marker if following is not None else None
     # That none follows proves something only if the log can still be read.
     last = yield from read_after(incident, commit=marker.commit)
     is_ours = is_own_marker(marker, found.closed_by, next_one) and last.closed_by == found.closed_by
@@ -122,11 +123,14 @@ def read_after(incident: IncidentEvent, *, commit: bool) -> Plan[MarkerResult]:
     found = still_open_or_unreadable(incident, reading)
     if found is not None:
         return found
-    marker = yield from ask(FindClosingMarker(span, open_until(incident, reading)))
-    return closed(marker, reading, commit=commit)
+    closing = yield from ask(FindClosingMarker(span, open_until(incident, reading)))
+    if closing is None:
+        return closed(None, reading, commit=commit)
+    is_absorbed = is_same_log(incident, reading) and is_joined(incident.producer_epoch, closing)
+    return replace(closed(closing.marker, reading, commit=commit), is_absorbed=is_absorbed)
 
 
-def closing_marker(incident: IncidentEvent) -> Plan[Marker | None]:
+def closing_marker(incident: IncidentEvent) -> Plan[ClosingMarker | None]:
     """The marker that closed the incident's transaction; None if the log of its partition does not certainly show it.
 
     It is searched for above an end of the same leader at which the transaction was open. Another leader may have
@@ -136,8 +140,7 @@ def closing_marker(incident: IncidentEvent) -> Plan[Marker | None]:
         return None
     span = start_of(incident)
     reading = (yield from ask(ReadPartitions([span.partition])))[span.partition]
-    is_same_log = reading.leader_epoch is not None and reading.leader_epoch == incident.evidence.leader_epoch
-    if not is_same_log or still_open_or_unreadable(incident, reading) is not None:
+    if not is_same_log(incident, reading) or still_open_or_unreadable(incident, reading) is not None:
         return None
     return (yield from ask(FindClosingMarker(span, open_until(incident, reading))))
 
@@ -159,6 +162,7 @@ class MarkerResult:
         is_closed: whether a read has shown that the transaction is no longer open.
         closed_by: the marker that closed it, of any writer; None if it is open, or if the marker could not be read.
         is_ours: whether `closed_by` is proven to be the marker that was just written.
+        is_absorbed: whether a later transaction of the producer has joined it before `closed_by`.
     """
 
     result: ActionResult
@@ -168,6 +172,7 @@ class MarkerResult:
     is_closed: bool = False
     closed_by: Marker | None = None
     is_ours: bool = False
+    is_absorbed: bool = False
 
 
 def action(
@@ -240,8 +245,12 @@ def open_until(incident: IncidentEvent, reading: PartitionReading) -> Offset:
     """An end at which the transaction was open; its start after a leader change, because the log may differ."""
     start, end = incident.txn_start_offset, incident.evidence.end_before
     assert start is not None
-    is_same_log = incident.evidence.leader_epoch == reading.leader_epoch
-    return max(start, end) if end is not None and is_same_log else start
+    return max(start, end) if end is not None and is_same_log(incident, reading) else start
+
+
+def is_same_log(incident: IncidentEvent, reading: PartitionReading) -> bool:
+    """Whether the leader has the log of the incident's evidence: another leader may have other data there."""
+    return reading.leader_epoch is not None and reading.leader_epoch == incident.evidence.leader_epoch
 
 
 def closed(marker: Marker | None, reading: PartitionReading, *, commit: bool) -> MarkerResult:
@@ -329,6 +338,8 @@ def resolution(written: MarkerSpec, found: MarkerResult, now_ms: TimestampMs) ->
         return given_up(now_ms, detail)
     if marker is None:
         return no_longer_open(now_ms, detail)
+    if found.is_absorbed:
+        return absorbed(marker, now_ms)
     return closed_by_marker(marker, _writer(written, marker, is_ours=found.is_ours), now_ms, detail)
 
 

@@ -338,13 +338,13 @@ class OpenChecks:
         proof = self.book.findings.get(incident.span) if incident.span is not None else None
         if proof is None or not is_unexplained(end) or not self.book.is_found(incident):
             return end
-        marker = yield from closing_marker(incident)
-        if marker is None:
+        closing = yield from closing_marker(incident)
+        if closing is None:
             return end
         candidate = proof.candidate
-        ended = SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.MARKER, marker)
+        ended = SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.CENSUS, None)
         ours = self.book.findings.marker(key_of(candidate))
-        return span_resolution(with_marker(ended, marker), incident, None, now_ms, candidate.view, ours)
+        return span_resolution(with_marker(ended, closing), incident, None, now_ms, candidate.view, ours)
 
     def _end(
         self, incident: IncidentEvent, happens: Happening, resolution: Resolution, now_ms: TimestampMs

@@ -257,16 +257,16 @@ def with_closing_markers(
     unread: list[SpanEnded] = []
     begin_ms = now_ms = yield from ask(Now())
     for ended, key, incident in ends:
-        marker = None
+        closing = None
         is_open_question = ended.marker is None and ended.how in _MAY_HAVE_MARKER
         if is_open_question and book.is_found(incident) and not ending.is_another(ended.span, incident):
             spent_ms = elapsed(begin_ms, now_ms)
-            marker = (yield from closing_marker(incident)) if spent_ms < END_BUDGET_MS else None
+            closing = (yield from closing_marker(incident)) if spent_ms < END_BUDGET_MS else None
             now_ms = yield from ask(Now())
-            if marker is None and spent_ms > 0 and elapsed(begin_ms, now_ms) >= END_BUDGET_MS:
+            if closing is None and spent_ms > 0 and elapsed(begin_ms, now_ms) >= END_BUDGET_MS:
                 unread.append(ended)
                 continue
-        found.append((ended if marker is None else ending.with_marker(ended, marker), key, incident))
+        found.append((ended if closing is None else ending.with_marker(ended, closing), key, incident))
     return found, unread
 
 

@@ -31,7 +31,7 @@ from txnwatch.state.model.ports import (
     TransactionListing,
     WaitingGroups,
 )
-from txnwatch.state.model.transaction import Marker, TransactionDescription
+from txnwatch.state.model.transaction import ClosingMarker, TransactionDescription
 from txnwatch.state.model.values import (
     CoordinatorEpoch,
     DurationMs,
@@ -118,7 +118,7 @@ class ReadHistories(Wanted[dict[SpanStart, SpanHistory]]):
 
 
 @dataclass(frozen=True, slots=True)
-class FindClosingMarker(Wanted[Marker | None]):
+class FindClosingMarker(Wanted[ClosingMarker | None]):
     """See TransactionAdmin.closing_marker."""
 
     span: SpanStart

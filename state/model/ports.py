@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from txnwatch.state.model.incident import ConnectUse, IncidentEvent, WaitingGroup
-from txnwatch.state.model.transaction import Marker, SpanData, TransactionDescription, TransactionState
+from txnwatch.state.model.transaction import ClosingMarker, Marker, SpanData, TransactionDescription, TransactionState
 from txnwatch.state.model.values import (
     BrokerId,
     CoordinatorEpoch,
@@ -223,8 +223,10 @@ class TransactionAdmin(Protocol):
         A span that does not fit into the time budget is BEING_READ; the next call continues there.
         """
 
-    def closing_marker(self, span: SpanStart, from_offset: Offset) -> Marker | None:
+    def closing_marker(self, span: SpanStart, from_offset: Offset) -> ClosingMarker | None:
         """The marker that closed a span: the producer's first at or after its start and `from_offset`.
+
+        Its `data_epoch` is of the data from there on that this marker closed.
 
         `from_offset` is an end listed while the span was open, or a lower offset. The result is None if there is no
         marker, it cannot be read, or it is not within the first 1,000,000 offsets.

@@ -106,6 +106,19 @@ class Marker(ModelValue, frozen=True):
         return "commit" if self.commit else "abort"
 
 
+class ClosingMarker(NamedTuple):
+    """The marker that closed open data, and the newest data that it closed, as the log of the partition shows them.
+
+    Attributes:
+        data_epoch: the highest producer epoch of the transactional data of this producer from the offset where the
+            search began up to the marker. None if there is no data, or if an offset below it is missing: compaction
+            may have removed a marker there.
+    """
+
+    marker: Marker
+    data_epoch: ProducerEpoch | None
+
+
 class Emission(ModelValue, frozen=True):
     """How often a candidate was emitted, and when it is due again; the pauses grow until it ends."""
 

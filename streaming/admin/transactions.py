@@ -26,8 +26,8 @@ from txnwatch.state.model.ports import (
     TransactionListing,
 )
 from txnwatch.state.model.transaction import (
+    ClosingMarker,
     DescribedTransaction,
-    Marker,
     NotDescribed,
     TransactionDescription,
     UnknownTransactionalId,
@@ -184,7 +184,7 @@ class ClusterAdmin:
         """See TransactionAdmin."""
         return self._histories.read(spans)
 
-    def closing_marker(self, span: SpanStart, from_offset: Offset) -> Marker | None:
+    def closing_marker(self, span: SpanStart, from_offset: Offset) -> ClosingMarker | None:
         """See TransactionAdmin."""
         return closing_marker(self._cluster, span, from_offset)
 

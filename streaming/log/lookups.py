@@ -16,7 +16,7 @@ from txnwatch.state.evidence.read_committed import BatchPlace, RecordPlace
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ports import BEING_READ, ListedOffset, PartitionReading, SpanHistory
-from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.transaction import ClosingMarker, Marker
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     Offset,
@@ -320,7 +320,8 @@ def read_batches(
     return read.fold.found, read.notices[0].detail if read.notices else None
 
 
-# Finds the marker that closed a transaction: the first marker at or after an offset where the transaction was open.
+# Finds the marker that closed a transaction: the first marker at or after an offset where the transaction was open. The
+# data of the producer below the marker joined that transaction, because nothing has closed it before.
 
 _MOST = 1_000_000  # offsets; a later marker is not searched for
 
@@ -330,6 +331,8 @@ class FirstMarker(BatchWalker):
 
     Attributes:
         found: the marker in that batch; None if there is no such batch, or compaction has emptied it.
+
+    Above a missing offset no data counts as joined, because that offset may have held a marker.
     """
 
     reads_records = False
@@ -337,7 +340,9 @@ class FirstMarker(BatchWalker):
     def __init__(self, producer_id: ProducerId, start: Offset, end: Offset) -> None:
         super().__init__(start, end)
         self.producer_id = producer_id
-        self.found: Marker | None = None
+        self.found: ClosingMarker | None = None
+        self._has_hole = False
+        self._data_epoch: ProducerEpoch | None = None
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response.
@@ -346,13 +351,20 @@ class FirstMarker(BatchWalker):
             WireError: bytes that no broker writes.
         """
         for at, header in self.headers(buffer):
-            if header.is_control and header.producer_id == self.producer_id and header.base_offset >= self.start:
-                self.found = marker_at(buffer, at, header)
+            self._has_hole = self._has_hole or header.base_offset > self.position
+            if header.producer_id != self.producer_id or header.base_offset < self.start:
+                continue
+            if header.is_control:
+                marker = marker_at(buffer, at, header)
+                self.found = ClosingMarker(marker, self._data_epoch) if marker is not None else None
                 self.position = self.end
                 return
+            if header.is_transactional and not self._has_hole:
+                known = self._data_epoch
+                self._data_epoch = header.producer_epoch if known is None else max(known, header.producer_epoch)
 
 
-def closing_marker(cluster: Cluster, span: SpanStart, from_offset: Offset) -> Marker | None:
+def closing_marker(cluster: Cluster, span: SpanStart, from_offset: Offset) -> ClosingMarker | None:
     """See TransactionAdmin."""
     partition, producer_id, start_offset = span
     first = max(start_offset, from_offset)

@@ -270,31 +270,6 @@ class AdminContract:
         with stage.admin.within(0):
             assert all(history.problem for history in stage.admin.read_span_histories(spans).values())
 
-    def test_the_first_marker_of_the_producer_at_or_after_an_end_closed_the_transaction(
-        self, stage: AdminStage
-    ) -> None:
-        (partition,) = stage.create_topic(unique("closing"))
-        owner, other = stage.init(unique("closing")), stage.init(unique("beside"))
-        producer_id = owner.producer_id
-        stage.stray_write(owner, partition)
-        assert stage.admin.closing_marker(SpanStart(partition, producer_id, 0), 1) is None
-        assert stage.admin.write_marker(marker(partition, other)) is None
-        assert stage.admin.closing_marker(SpanStart(partition, producer_id, 0), 1) is None, (
-            "the marker is another producer's"
-        )
-        for commit in (True, False):
-            assert stage.admin.write_marker(marker(partition, owner)._replace(commit=commit)) is None
-        found = [stage.admin.closing_marker(SpanStart(partition, producer_id, 0), end) for end in (0, 1, 2, 3, 4, 99)]
-        closed_at = [(one.offset, one.commit) if one is not None else None for one in found]
-        assert closed_at == [(2, True), (2, True), (2, True), (3, False), None, None]
-        assert found[0] is not None
-        assert (found[0].producer_epoch, found[0].coordinator_epoch) == (owner.producer_epoch, 0)
-        assert found[0].timestamp_ms > 0
-        nowhere = TopicPartition(unique("nowhere"), 0)
-        assert stage.admin.closing_marker(SpanStart(nowhere, producer_id, 0), 0) is None
-        with stage.admin.within(0):
-            assert stage.admin.closing_marker(SpanStart(partition, producer_id, 0), 0) is None
-
     def test_a_marker_on_nothing_open_is_taken_as_well_and_proves_nothing(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("nothing-open"))
         owner = stage.init(unique("nothing-open"))

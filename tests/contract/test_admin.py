@@ -9,6 +9,7 @@ import random
 import pytest
 
 from contract.admin_contract import AdminContract, AdminStage, Owner
+from contract.closing_marker_contract import ClosingMarkerContract
 from simulation.client import Client
 from simulation.coordinator import TIMEOUT_MS
 from simulation.partition import DataPartition
@@ -128,19 +129,19 @@ class WorldStage:
         self.world.replicate_all()
 
 
-class TestFakeAdmin(AdminContract):
+class TestFakeAdmin(AdminContract, ClosingMarkerContract):
     @pytest.fixture
     def stage(self) -> FakeStage:
         return FakeStage()
 
 
-class TestClusterAdmin(AdminContract):
+class TestClusterAdmin(AdminContract, ClosingMarkerContract):
     @pytest.fixture
     def stage(self, cluster: Cluster) -> BrokerStage:
         return BrokerStage(cluster)
 
 
-class TestWorldAdmin(AdminContract):
+class TestWorldAdmin(AdminContract, ClosingMarkerContract):
     """The admin of the simulation. What it cannot do is marked here, and fails as soon as it can."""
 
     @pytest.fixture

@@ -43,15 +43,11 @@ def cases() -> Iterator[pytest.param]:
 
 
 def as_seen(scenario: Scenario, way: str) -> Scenario:
-    """What is expected of a watch; one that does not read the data proves no stray write, and sees no truncation.
-
-    Nor does it see that a transaction has absorbed data, if this took less time than a look.
-    """
+    """What is expected of a watch; one that does not read the data proves no stray write, and sees no truncation."""
     if way == "scanned":
         return scenario
     verdicts = tuple(verdict for verdict in scenario.verdicts if verdict != Verdict.STRAY_WRITE)
-    how = "committed" if scenario.how == "absorbed" else scenario.how
-    return replace(scenario, verdicts=verdicts, truncated=False, how=how)
+    return replace(scenario, verdicts=verdicts, truncated=False)
 
 
 def named_as(published: list[PublishedEvent], fault: Fault) -> str | None:

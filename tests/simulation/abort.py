@@ -25,9 +25,10 @@ from simulation.failed_appends import FAILED_APPEND
 from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger, RacedSink
 from simulation.oracle import Oracle
-from simulation.reader import BatchResult
+from simulation.reader import BatchResult, WorldReader
 from simulation.rest_oracle import lost_outcomes, untold, wrong_at_rest
 from simulation.run import RunOutcome
+from simulation.span_ends import SpanEnds
 from simulation.topic_oracle import LiveClaims, wrong_on_topic
 from simulation.truth import Truth, witnessed
 from simulation.world import Setting, World
@@ -81,7 +82,7 @@ class Actors:
         """`hides` is as in Forger; `mode`: of the abort."""
         self.world, self.truth = world, truth
         self.elapsed_ms = 0
-        self.live_claims = LiveClaims()
+        self.live_claims, self.span_ends = LiveClaims(), SpanEnds(world)
         log = self.log = SharedLog()
         self.forger = Forger(world, log, forger_seed, hides=hides) if forger_seed is not None else None
         self.admin = WorldAdmin(world, truth, most_between)
@@ -208,6 +209,7 @@ class Actors:
         if event.outcome_by in {None, name} and (self.forger is None or found == event.expected_outcome):
             self._outcome(event)  # that of another process may be forged while nobody speaks
         self._verified(event)
+        self.problems += self.span_ends.wrong(event)
 
     def ledger_of(self, _: str) -> RunningLedger:
         """The ledger of a watcher's process."""
@@ -215,12 +217,8 @@ class Actors:
 
     def _verified(self, event: IncidentEvent) -> None:
         log = self.world.data.get(partition_of(event)) if event.topic is not None else None
-        if (
-            event.action is None
-            or event.action.result != ActionResult.VERIFIED
-            or log is None
-            or log.topic_id != event.topic_id
-        ):
+        is_verified = event.action is not None and event.action.result == ActionResult.VERIFIED
+        if not is_verified or log is None or log.topic_id != event.topic_id:
             return
         verified = (event.incident_id, str(event.action))
         if verified in self.verified:
@@ -233,13 +231,8 @@ class Actors:
 
     def _outcome(self, event: IncidentEvent) -> None:
         """Published when the incident opens, or found later."""
-        if (
-            event.verdict != Verdict.HANGING
-            or event.expected_outcome == ExpectedOutcome.UNKNOWN
-            or event.incident_id in self.known
-        ):
-            return
-        if event.status is IncidentStatus.RESOLVED:
+        is_told = event.incident_id in self.known or event.status is IncidentStatus.RESOLVED
+        if is_told or event.verdict != Verdict.HANGING or event.expected_outcome == ExpectedOutcome.UNKNOWN:
             return
         self.known.add(event.incident_id)
         when = "outcome" if event.status == IncidentStatus.OPENED else "outcome found later"
@@ -269,6 +262,7 @@ class AbortOracle(Oracle):
     def check(self, result: BatchResult) -> None:
         """See Oracle."""
         super().check(result)
+        self.actors.span_ends.read(result.emitted)
         self.actors.admin.stands_still = self.world.setting.rate == 0.0
         if result.is_committed and not self.problems:
             self.problems.extend(self.actors.batch(result.emitted))
@@ -284,6 +278,7 @@ class AbortOracle(Oracle):
 def run_with_abort(
     seed: int,
     setting: Setting,
+    reader_of: type[WorldReader] = WorldReader,
     *,
     forging: bool = False,
     hides: bool = False,
@@ -295,16 +290,18 @@ def run_with_abort(
     def actors_of(world: World, truth: Truth) -> Actors:
         return Actors(world, truth, 3, forger_seed, hides=hides, mode=mode)
 
-    return run_with(actors_of, seed, setting)
+    return run_with(actors_of, seed, setting, reader_of)
 
 
-def run_with(actors_of: Callable[[World, Truth], Actors], seed: int, setting: Setting) -> RunOutcome:
+def run_with(
+    actors_of: Callable[[World, Truth], Actors], seed: int, setting: Setting, reader_of: type[WorldReader] = WorldReader
+) -> RunOutcome:
     """One seed with the product's side that `actors_of` makes."""
     with (
         witnessed(Truth()) as truth,
         mock.patch.object(running, "Oracle", lambda world: AbortOracle(world, actors_of(world, truth))),
     ):
-        return running.run(seed, setting)
+        return running.run(seed, setting, reader_of)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from txnwatch.state.model.ports import (
     TransactionListing,
 )
 from txnwatch.state.model.transaction import (
+    ClosingMarker,
     DescribedTransaction,
     Marker,
     NotDescribed,
@@ -127,12 +128,21 @@ class WorldAdmin:
         away = Problem("no leader")
         return {at: log.epoch if log.is_listable else away for at, log in found.items()}
 
-    def closing_marker(self, span: SpanStart, from_offset: int) -> Marker | None:
+    def closing_marker(self, span: SpanStart, from_offset: int) -> ClosingMarker | None:
         self._time_passes()
         log, first = self.world.data.get(span.partition), max(span.start_offset, from_offset)
         if self._is_out_of_time or log is None or not log.is_listable or log.start > first:
             return None
-        return self.decided_by(log, span.producer_id, first, log.high_watermark)
+        closing = self.decided_by(log, span.producer_id, first, log.high_watermark)
+        if closing is None:
+            return None
+        joined, position = [], first
+        for offset, next_offset, _, body in log.entries:
+            if first <= offset < closing.offset and offset <= position:
+                position = next_offset  # above a missing offset nothing is known to have joined
+                if isinstance(body, Data) and body.producer_id == span.producer_id:
+                    joined.append(body.producer_epoch)
+        return ClosingMarker(closing, max(joined, default=None))
 
     def decided_by(self, log: DataPartition, producer_id: int, first: int, below: int) -> Marker | None:
         """What decided the data that was open at an offset: the first marker of its producer below another one."""

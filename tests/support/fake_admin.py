@@ -22,8 +22,8 @@ from txnwatch.state.model.ports import (
     TransactionListing,
 )
 from txnwatch.state.model.transaction import (
+    ClosingMarker,
     DescribedTransaction,
-    Marker,
     NotDescribed,
     TransactionDescription,
     UnknownTransactionalId,
@@ -131,13 +131,17 @@ class FakeAdmin(FakeCluster):
         is_there = row is not None and row.txn_start_offset == span.start_offset
         return at.starts.get(span.producer_id, SpanHistory()) if is_there else SpanHistory()
 
-    def closing_marker(self, span: SpanStart, from_offset: int) -> Marker | None:
+    def closing_marker(self, span: SpanStart, from_offset: int) -> ClosingMarker | None:
         """See TransactionAdmin."""
         self._called("closing_marker")
         at, first = self.partitions.get(span.partition), max(span.start_offset, from_offset)
         if at is None or at.log_start > first or self._problem(span.partition) is not None:
             return None
-        return next((marker for marker in at.all_markers.get(span.producer_id, []) if marker.offset >= first), None)
+        closing = next((one for one in at.all_markers.get(span.producer_id, []) if one.offset >= first), None)
+        if closing is None:
+            return None
+        joined = [epoch for offset, epoch in at.written.get(span.producer_id, []) if first <= offset < closing.offset]
+        return ClosingMarker(closing, max(joined, default=None))
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""

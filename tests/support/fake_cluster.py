@@ -16,7 +16,7 @@ from txnwatch.state.model.values import TopicPartition
 
 @dataclass
 class FakePartition:
-    """One partition as its leader has it."""
+    """One partition as its leader has it; `written` has the offset and the epoch of each producer's data."""
 
     topic_id: str
     leader: int = 1
@@ -27,6 +27,7 @@ class FakePartition:
     starts: dict[int, SpanHistory] = field(default_factory=dict)
     markers: dict[int, Marker] = field(default_factory=dict)
     all_markers: dict[int, list[Marker]] = field(default_factory=dict)
+    written: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def last_stable_offset(self) -> int:
@@ -116,6 +117,7 @@ class FakeCluster:
         if not is_open:
             marker = at.markers.get(producer_id)
             at.starts[producer_id] = SpanHistory(producer_epoch, marker, is_first=marker is None and at.log_start == 0)
+        at.written.setdefault(producer_id, []).append((base, producer_epoch))
         at.end += records
         return base
 

@@ -94,7 +94,8 @@ def _checked(cluster: Cluster, claim: IncidentEvent, reading: PartitionReading) 
     claimed = claim.resolution.marker_offset if claim.resolution is not None else None
     is_far = claimed is not None and claimed - start > OFFSETS_BELOW
     first = claimed if claimed is not None and is_far else start
-    marker = closing_marker(cluster, start_of(claim), first)
+    closing = closing_marker(cluster, start_of(claim), first)
+    marker = closing.marker if closing is not None else None
     is_shown = marker is not None and is_its_marker(claim, marker)
     return claim_text(claim, marker), seen(claim, marker) if marker is not None and is_shown else None
 

@@ -15,7 +15,7 @@ from txnwatch.state.evidence.ending import LOG_SHOWS_MS, LOOK_AGAIN_MS
 from txnwatch.state.incidents.found_incidents import END_BUDGET_MS
 from txnwatch.state.incidents.value_rules import problem_of
 from txnwatch.state.model.findings import SpanCandidate, SpanEnd, SpanEnded
-from txnwatch.state.model.incident import IncidentEvent, Resolution
+from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, Resolution
 from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.values import NEVER_MS
 
@@ -38,6 +38,53 @@ def test_data_that_the_next_transaction_has_absorbed_was_not_committed_by_anybod
     span = msgspec.structs.replace(candidate.span, absorbed=True, was_proven_unowned=True)
     world.batch(SpanEnded(candidate.producer_id, candidate.partition, span, SpanEnd.CENSUS, None))
     assert end_of(world.topic.published[-1]).how == "absorbed"
+
+
+def next_transaction(world: LedgerWorld, candidate: SpanCandidate, *, epoch: int, marker_epoch: int) -> None:
+    """Data of the producer joins what hangs, and a COMMIT marker closes both."""
+    world.admin.write(candidate.partition, candidate.producer_id, epoch)
+    spec = MarkerSpec(candidate.partition, candidate.producer_id, marker_epoch, 0, commit=True)
+    assert world.admin.mark(spec) is None
+
+
+ABSORBED = EndKind.ABSORBED, EndedBy.NEXT_TRANSACTION
+JOINED = {
+    "the next transaction": (1, 1, ABSORBED),
+    "one whose end raises the epoch, or that the coordinator aborts": (1, 2, ABSORBED),
+    "of an old client, under the same epoch": (0, 0, (EndKind.COMMITTED, EndedBy.UNKNOWN)),
+    "more data of the same epoch, and a coordinator ends it": (0, 1, (EndKind.COMMITTED, EndedBy.COORDINATOR)),
+}
+
+
+@pytest.mark.parametrize("by_check", [False, True], ids=["by a census", "by a check"])
+@pytest.mark.parametrize(("epoch", "marker_epoch", "end"), JOINED.values(), ids=JOINED.keys())
+def test_what_joined_the_data_between_two_looks_decides_whether_it_is_absorbed(
+    epoch: int, marker_epoch: int, end: tuple[EndKind, EndedBy], *, by_check: bool
+) -> None:
+    world = LedgerWorld()
+    candidate = world.hang()
+    world.batch(candidate)
+    world.admin.transactions["checkout-1"].start_ms = world.now_ms  # the next transaction has begun
+    next_transaction(world, candidate, epoch=epoch, marker_epoch=marker_epoch)
+    if by_check:
+        world.batch(after_ms=LOOK_AGAIN_MS)
+        world.batch(after_ms=LOG_SHOWS_MS)
+    else:
+        world.batch(SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.CENSUS, None))
+    found = end_of(world.topic.published[-1])
+    assert (found.how, found.by, found.marker_offset) == (*end, 2)
+
+
+def test_a_next_transaction_that_did_not_write_there_has_absorbed_nothing() -> None:
+    """An administrator ends the hang, and then the producer goes on."""
+    world = LedgerWorld()
+    candidate = world.hang()
+    world.batch(candidate)
+    marked(world, candidate, False)
+    next_transaction(world, candidate, epoch=1, marker_epoch=1)
+    world.batch(SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.CENSUS, None))
+    found = end_of(world.topic.published[-1])
+    assert (found.how, found.by, found.marker_offset) == (EndKind.ABORTED, EndedBy.ADMINISTRATOR, 1)
 
 
 def test_an_end_that_only_a_check_shows_is_read_too() -> None:

@@ -10,14 +10,14 @@ import pytest
 from support.batches import TIMESTAMP_MS, a_batch, a_control_batch, a_marker
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.transaction import ClosingMarker, Marker
 from txnwatch.state.model.values import Problem, SpanStart, TopicPartition
 from txnwatch.streaming.log import lookups as closing
 from txnwatch.streaming.log.lookups import FirstMarker, closing_marker
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 
 PARTITION = TopicPartition("orders", 0)
-ABORTED_AT_3 = Marker(3, 1, False, 5, TIMESTAMP_MS)
+ABORTED_AT_3 = ClosingMarker(Marker(3, 1, False, 5, TIMESTAMP_MS), None)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ ABORTED_AT_3 = Marker(3, 1, False, 5, TIMESTAMP_MS)
         pytest.param([a_batch(2), a_batch(3)], None, 4, id="data only"),
         pytest.param(
             [a_batch(2), a_marker(3, commit=False, producer_epoch=1, coordinator_epoch=5), a_marker(4)],
-            ABORTED_AT_3,
+            ABORTED_AT_3._replace(data_epoch=0),
             9,
             id="the first of two",
         ),
@@ -47,12 +47,35 @@ ABORTED_AT_3 = Marker(3, 1, False, 5, TIMESTAMP_MS)
     ],
 )
 def test_the_walk_ends_with_the_first_control_batch_of_the_producer(
-    batches: list[bytes], found: Marker | None, position: int
+    batches: list[bytes], found: ClosingMarker | None, position: int
 ) -> None:
     fold = FirstMarker(7, 2, 9)
     fold.feed(b"".join(batches))
     assert (fold.found, fold.position) == (found, position)
     assert fold.is_done == (position == 9)
+
+
+@pytest.mark.parametrize(
+    ("batches", "data_epoch"),
+    [
+        pytest.param([a_batch(2, producer_epoch=1), a_batch(3, producer_epoch=2)], 2, id="the highest"),
+        pytest.param([a_batch(2, producer_epoch=2), a_batch(3, producer_epoch=1)], 2, id="the highest, not the last"),
+        pytest.param([a_batch(2, producer_epoch=0), a_batch(3, producer_epoch=0)], 0, id="of the first epoch"),
+        pytest.param([a_batch(1, producer_epoch=2), a_batch(2, producer_id=8), a_batch(3)], 0, id="below the offset"),
+        pytest.param([a_batch(2, producer_id=8, producer_epoch=2), a_batch(3, producer_id=8)], None, id="of another"),
+        pytest.param([a_batch(2, producer_epoch=2, transactional=False), a_batch(3)], 0, id="of no transaction"),
+        pytest.param([a_batch(2), a_marker(3, producer_id=8, producer_epoch=2)], 0, id="a marker is no data"),
+        pytest.param([a_batch(3, producer_epoch=2)], None, id="above a hole: it may have held a marker"),
+        pytest.param([a_batch(2, producer_epoch=2)], 2, id="below a hole"),
+    ],
+)
+def test_the_newest_data_that_the_marker_closed_is_told_by_its_epoch(
+    batches: list[bytes], data_epoch: int | None
+) -> None:
+    fold = FirstMarker(7, 2, 9)
+    for batch in (*batches, a_marker(4, producer_epoch=1), a_batch(5, producer_epoch=9)):
+        fold.feed(batch)
+    assert fold.found == ClosingMarker(Marker(4, 1, True, 0, TIMESTAMP_MS), data_epoch)
 
 
 class Log:
@@ -79,7 +102,7 @@ class Log:
             read.fold.feed(a_marker(3, commit=False, producer_epoch=1, coordinator_epoch=5))
         return reads
 
-    def ask(self, start: int, first: int) -> Marker | None:
+    def ask(self, start: int, first: int) -> ClosingMarker | None:
         cluster: Any = None
         return closing_marker(cluster, SpanStart(PARTITION, 7, start), first)
 
