@@ -50,6 +50,7 @@ def test_a_wall_names_each_cause_beside_the_worst(browser: Any, serve: Serve, tm
 def test_a_wall_of_one_incident_says_it_once(browser: Any, serve: Serve) -> None:
     world = a_busy_cluster()
     world.incidents = [one for one in world.incidents if one.verdict == "hanging"]
+    world.batch()
     with a_tab(browser, serve(world), "/?wall=1") as tab:
         tab.until("payments-0 for at least 4 min", ".wall.critical h1")
         assert tab.page.locator(".wall .causes").count() == 0

@@ -21,7 +21,7 @@ from support.missing_tools import skip_or_fail
 from txnwatch_demo.embedded.jars import cache_directory
 
 ROOT = Path(__file__).parents[2]
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 AXE_LOCK = ROOT / "tests" / "browser" / "axe.lock.toml"
 
 
