@@ -5,7 +5,6 @@ cd "$(dirname "$0")/.."
 . scripts/debian.sh
 # The shell is Chromium without its windows: a page takes it half the CPU. Not every distribution has it.
 browser() { command -v chromium-headless-shell || command -v chromium; }
-command -v chromium-headless-shell >/dev/null || install_debian chromium-headless-shell "chromium-headless-shell" \
-  || command -v chromium >/dev/null || install_debian chromium Chromium
+[ -n "$(browser)" ] || install_debian chromium-headless-shell Chromium || install_debian chromium Chromium
 timeout 60 "$(browser)" --headless --no-sandbox --disable-gpu --dump-dom 'data:text/html,<p>ready</p>' 2>/dev/null | grep ready >/dev/null
 scripts/venv.sh browser

@@ -66,10 +66,10 @@ def affected_lines(groups: Sequence[AffectedGroup], stable: Offset) -> Iterable[
             "If they read with read_committed, these groups stop here; their members are assigned this partition and "
             f"have committed nothing of it: {names}."
         )
-    for members, place in ((at_it, "have reached this offset"), (below, "have not reached it yet")):
-        if members:
+    for held, place in ((at_it, "have reached this offset"), (below, "have not reached it yet")):
+        if held:
             named = [
-                f"{quoted(group.group_id)} (at {group.committed_offset}, lag {group.hidden_lag})" for group in members
+                f"{quoted(group.group_id)} (at {group.committed_offset}, lag {group.hidden_lag})" for group in held
             ]
             names = some(named, _NAMED)
             yield f"If they read with read_committed, these groups stop here; they {place}: {names}."

@@ -73,7 +73,6 @@ def test_each_state_of_the_list_in_each_form(
         assert tab.violations() == []
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("path", ["/", "/watcher", "/incidents", "/partition/payments/0", "/id/checkout-7"])
 @pytest.mark.parametrize("width", [360, 1440])
 def test_each_view_of_a_cluster_whose_watcher_is_hostile(

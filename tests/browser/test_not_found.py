@@ -36,7 +36,7 @@ def test_what_is_not_there_is_said_and_not_in_the_console(browser: Any, serve: S
         tabs = {address: opened.enter_context(a_tab(browser, url, address)) for address in ADDRESSES}
         for address, tab in tabs.items():
             tab.until(ADDRESSES[address], ".sentence.unknown")
-        tab.page.wait_for_timeout(2_500)
+        tabs["/producer/1"].page.wait_for_timeout(2_500)
         assert {address: tab.said for address, tab in tabs.items() if tab.said} == {}
         assert [address for address, tab in tabs.items() if tab.is_too_wide] == []
 

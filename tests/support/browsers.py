@@ -34,7 +34,7 @@ def a_browser() -> Iterator[Any]:
     """A headless Chromium; skips the test with one line that says what is missing."""
     path = next((found for name in _NAMES if (found := shutil.which(name))), None)
     if path is None:
-        _skip_or_fail("the tests of the page need Chromium: apt-get install chromium")
+        _skip_or_fail("the tests of the page need Chromium: apt-get install chromium-headless-shell, or chromium")
     if importlib.util.find_spec("playwright") is None:
         _skip_or_fail("the tests of the page need Playwright: make browser-venv")
     from playwright.sync_api import sync_playwright

@@ -55,7 +55,9 @@ def view(knowledge: Knowledge, check: str) -> dict[str, Any]:
         "counts": _by_severity(audit) if audit is not None else None,
         "rows": [_row(knowledge, audit, at) for at in _worst_first(audit, chosen)] if audit is not None else [],
         "unexplained": audit.unexplained if audit is not None and not check else None,
-        "not_checked": [{"what": name(need.what, _LONGEST), "why": name(need.why, _LONGEST)} for need in audit.missing]
+        "not_checked": [
+            {"what": name(missing.what, _LONGEST), "why": name(missing.why, _LONGEST)} for missing in audit.missing
+        ]
         if audit is not None
         else _elsewhere(knowledge),
         "command": audit_again(origin) if origin is not None else None,
@@ -148,7 +150,7 @@ def lines_of(knowledge: Knowledge, check: str) -> list[str]:
         lines += ["", audit.unexplained]
     if audit.missing:
         lines += ["", "not checked"]
-        lines += [f"  {name(need.what, _LONGEST)}: {name(need.why, _LONGEST)}" for need in audit.missing]
+        lines += [f"  {name(missing.what, _LONGEST)}: {name(missing.why, _LONGEST)}" for missing in audit.missing]
     return lines
 
 

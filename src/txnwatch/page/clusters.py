@@ -209,7 +209,7 @@ def _detail(ordered: Sequence[OneCluster]) -> str:
         (unknown, "not fully known"),
     )
     audited = [cluster.status["exposures"] for cluster in ordered if cluster.status["exposures"] is not None]
-    exposed = {str(severity): sum(counts[severity] for counts in audited) for severity in ExposureSeverity}
+    exposed = {str(severity): sum(exposures[severity] for exposures in audited) for severity in ExposureSeverity}
     return " · ".join(
         [
             counted(len(ordered), "cluster"),

@@ -108,15 +108,15 @@ def _groups(knowledge: Knowledge, wanted: str) -> Iterator[FoundThing]:
 
 
 def _ids(knowledge: Knowledge, wanted: str) -> Iterator[FoundThing]:
-    clients: list[OpenTransaction | IncidentEvent] = [
+    writers: list[OpenTransaction | IncidentEvent] = [
         *transactions_of(knowledge.seen),
         *(knowledge.seen.incidents or ()),
     ]
-    for client in clients:
-        long, address = client.transactional_id, f"/producer/{client.producer_id}"
+    for writer in writers:
+        long, address = writer.transactional_id, f"/producer/{writer.producer_id}"
         if long is not None and wanted in long.casefold():
             yield FoundThing("transactional id", long, address, is_whole=wanted == long.casefold())
-        if str(client.producer_id) == wanted:
+        if str(writer.producer_id) == wanted:
             yield FoundThing("producer", wanted, address, is_whole=True)
 
 
