@@ -360,8 +360,8 @@ class FirstMarker(BatchWalker):
                 self.position = self.end
                 return
             if header.is_transactional and not self._has_hole:
-                known = self._data_epoch
-                self._data_epoch = header.producer_epoch if known is None else max(known, header.producer_epoch)
+                newest = self._data_epoch
+                self._data_epoch = header.producer_epoch if newest is None else max(newest, header.producer_epoch)
 
 
 def closing_marker(cluster: Cluster, span: SpanStart, from_offset: Offset) -> ClosingMarker | None:

@@ -120,7 +120,7 @@ def _rank(drawn: _Drawn) -> int:
 
 
 def _since_ms(knowledge: Knowledge, drawn: Iterable[_Drawn]) -> TimestampMs:
-    first = min((transaction.held.transaction.since_ms for transaction in drawn), default=None)
+    first = min((held.transaction.since_ms for held, _ in drawn), default=None)
     return first if first is not None else TimestampMs(knowledge.now_ms // 60_000 * 60_000)
 
 
