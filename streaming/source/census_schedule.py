@@ -108,6 +108,7 @@ class SnapshotSchedule:
     _metadata: Metadata | None = None
     _counted: dict[TopicPartition, str] = field(default_factory=dict)
     _looked: dict[TopicPartition, LookedAt] = field(default_factory=dict)
+    _shown_again: AbstractSet[TopicPartition] = frozenset()  # what was open there may have ended while nobody looked
 
     def next_census(
         self, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
@@ -120,7 +121,11 @@ class SnapshotSchedule:
         is_healing = now_s >= self.heal_due_s
         if is_healing:
             self.heal_due_s = now_s + self.options.heal_interval_s
-        unscanned = self.watched if is_round else [partition for partition in wanted if partition in self.watched]
+        due_unscanned = (*wanted, *sorted(self._shown_again))
+        unscanned = (
+            self.watched if is_round else [partition for partition in due_unscanned if partition in self.watched]
+        )
+        self._shown_again = frozenset()
         asked = {
             partition: Asked(self.watched[partition], standing=following.standing.get(partition))
             for partition in unscanned
@@ -164,7 +169,9 @@ class SnapshotSchedule:
         self._metadata, self._looked = known, dict(looked)
         self.watched = {**self._counted, **{at: one.topic_id for at, one in looked.items()}}
         absent = {at for at in looked if at.partition not in _shown_partitions(known, at.topic)}
-        self.missing = absent.union(partition for partition in self._counted if self.absences[partition.topic])
+        missing = absent.union(partition for partition in self._counted if self.absences[partition.topic])
+        self._shown_again = self._shown_again | (self.missing - missing)
+        self.missing = missing
 
     def _take_metadata(self, known: Metadata) -> None:
         """The census-only partitions. Brokers learn of changes at different times, so one absence means nothing."""

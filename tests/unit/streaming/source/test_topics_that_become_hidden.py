@@ -264,3 +264,17 @@ def test_a_census_keeps_asking_for_a_hidden_topic(broker: OneBroker) -> None:
         assert census is not None
     assert ORDERS in census.missing
     assert OTHER in census.asked
+
+
+def test_a_census_describes_a_topic_that_is_shown_again(broker: OneBroker) -> None:
+    """A marker may have ended what was open while the topic was hidden; then nothing stands there."""
+    rota = SnapshotSchedule(
+        parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "none", "censusPattern": ".*"})
+    )
+    asked = []
+    for is_hidden in (False, True, True, False, False):
+        broker.hidden = {"orders"} if is_hidden else set()
+        rota.look_at(broker.refresh(), {})
+        census = rota.next_census(NOTHING_YET, NOTHING_YET, ())
+        asked.append(set(census.asked) if census is not None else set())
+    assert asked == [{ORDERS, OTHER}, set(), set(), {ORDERS}, set()]
