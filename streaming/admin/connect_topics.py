@@ -37,36 +37,44 @@ class ConnectTopics(NamedTuple):
 
 
 def _head(name: str) -> str:
-    found = _KIND.fullmatch(name)
-    return found["head"].rstrip("-._") if found is not None else ""
+    match = _KIND.fullmatch(name)
+    return match["head"].rstrip("-._") if match is not None else ""
 
 
 def connect_topics(names: Iterable[str]) -> list[ConnectTopics]:
     """The sets of three topics whose names differ only in the kind, sorted."""
     sets: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for name in sorted(names):
-        found = _KIND.fullmatch(name)
-        if found is not None:
-            sets[found["head"], found["tail"]].setdefault(found["kind"], name)
-    return [ConnectTopics(*(one[kind] for kind in _SETTINGS)) for one in sets.values() if len(one) == len(_SETTINGS)]
+        match = _KIND.fullmatch(name)
+        if match is not None:
+            sets[match["head"], match["tail"]].setdefault(match["kind"], name)
+    return [
+        ConnectTopics(*(by_kind[kind] for kind in _SETTINGS))
+        for by_kind in sets.values()
+        if len(by_kind) == len(_SETTINGS)
+    ]
 
 
 def topics_of_workers(group_id: str, names: Iterable[str]) -> ConnectTopics | None:
     """The topics of the workers with this group.id, by its name or by custom; None if it is not known."""
     sets = connect_topics(names)
-    own = [one for one in sets if one.head == group_id] or [one for one in sets if one.head in _BY_CUSTOM] or sets
+    own = (
+        [topics for topics in sets if topics.head == group_id]
+        or [topics for topics in sets if topics.head in _BY_CUSTOM]
+        or sets
+    )
     return own[0] if len(own) == 1 else None
 
 
 def connect_uses(asked: Iterable[str], names: Iterable[str], groups: Collection[str] = ()) -> dict[str, ConnectUse]:
     """What Connect keeps in some topics; `names` are those of all topics, `groups` the groups of workers."""
-    kinds = {name: found["kind"] for name in asked if (found := _KIND.fullmatch(name)) is not None}
+    kinds = {name: match["kind"] for name in asked if (match := _KIND.fullmatch(name)) is not None}
     if not kinds:
         return {}
-    known = [*names, *kinds]
-    owned = {name: group for group in groups for name in topics_of_workers(group, known) or ()}
+    all_names = [*names, *kinds]
+    owned = {name: group for group in groups for name in topics_of_workers(group, all_names) or ()}
     owned |= {name: _head(name) for name in kinds if _head(name) in groups}
-    in_sets = {name for one in connect_topics(known) for name in one}
+    in_sets = {name for topics in connect_topics(all_names) for name in topics}
     return {
         name: ConnectUse(topic=name, setting=_SETTINGS[kind], group_id=owned.get(name))
         for name, kind in kinds.items()

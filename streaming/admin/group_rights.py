@@ -77,7 +77,7 @@ def strangers(cluster: Cluster, lease_groups: str) -> tuple[str, ...]:
     requests: dict[BrokerId, RequestOf] = {
         node: partial(_describe, names)
         for node, answer in listed.items()
-        if (names := [one.group_id for one in _groups_of(answer) if one.group_id.startswith(lease_groups)])
+        if (names := [row.group_id for row in _groups_of(answer) if row.group_id.startswith(lease_groups)])
     }
     return tuple(
         f"{printable(member.client_id)} at {printable(member.client_host.lstrip('/'))} in {printable(row.group_id)}"

@@ -120,7 +120,7 @@ def _description(row: Any, node: BrokerId) -> TransactionDescription:
         return NotDescribed(name, problem.with_right(DESCRIBE_IDS))
     if row.transaction_state not in _STATES:
         return NotDescribed(name, Problem(f"found the unknown state {row.transaction_state!r}: {_UPGRADE}"))
-    found = DescribedTransaction(
+    transaction = DescribedTransaction(
         transactional_id=name,
         coordinator=node,
         state=TransactionState(row.transaction_state),
@@ -132,9 +132,9 @@ def _description(row: Any, node: BrokerId) -> TransactionDescription:
             TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions
         ),
     )
-    if found.is_live and found.producer_epoch is None:
-        return NotDescribed(name, Problem(f"found the state {found.state} without a producer epoch"))
-    return found
+    if transaction.is_live and transaction.producer_epoch is None:
+        return NotDescribed(name, Problem(f"found the state {transaction.state} without a producer epoch"))
+    return transaction
 
 
 def list_transactions_request(producer_ids: list[ProducerId]) -> RequestOf:
@@ -162,12 +162,12 @@ def listed_transactions(response: Any, node: BrokerId) -> tuple[list[ListedTrans
 @cache
 def one_id_for_each_partition(count: int) -> tuple[str, ...]:
     """Unused transactional ids, one for each partition of a coordinators' log with `count` partitions."""
-    found: dict[int, str] = {}
+    ids: dict[int, str] = {}
     names = (f"nobody-{number}" for number in itertools.count())
-    while len(found) < count:
+    while len(ids) < count:
         name = next(names)
-        found.setdefault(coordinator_partition(name, count), name)
-    return tuple(found[number] for number in range(count))
+        ids.setdefault(coordinator_partition(name, count), name)
+    return tuple(ids[number] for number in range(count))
 
 
 # DescribeProducers of many partitions, each from its leader; an error concerns only its own partition.
@@ -185,8 +185,11 @@ def describe_producers(
             answers[partition] = NO_LEADER
         else:
             by_leader.setdefault(info.leader, []).append(partition)
-    found = ask_for_each(cluster, by_leader, _describe_producers_request, described)
-    return answers | {at: Problem.from_error(one) if isinstance(one, BrokerError) else one for at, one in found.items()}
+    from_leaders = ask_for_each(cluster, by_leader, _describe_producers_request, described)
+    return answers | {
+        at: Problem.from_error(answer) if isinstance(answer, BrokerError) else answer
+        for at, answer in from_leaders.items()
+    }
 
 
 # ListTransactions of the whole cluster.
@@ -259,8 +262,8 @@ def _list(
         elif (refused := problem_of(answer.error_code)) is not None:
             problems[_coordinator(node)] = silent[_coordinator(node)] = refused
         else:
-            found, problem = listed_transactions(answer, node)
-            rows += found
+            listed, problem = listed_transactions(answer, node)
+            rows += listed
             if answer.unknown_state_filters:
                 problem = Problem(f"it does not know the states {', '.join(answer.unknown_state_filters)}")
             if problem is not None:
@@ -346,10 +349,10 @@ def _not_answered_for(cluster: Cluster, leaders: LogLeaders, silent: _Problems) 
         shown = descriptions(answer, node)
         for log in asked[node]:
             probe = probes[log.partition]
-            found = shown.get(probe, NotDescribed(probe, MISSING))
-            if isinstance(found, NotDescribed):
-                why = found.problem.of(f"broker {node}")
-                is_former = found.problem.code == ErrorCode.NOT_COORDINATOR
+            description = shown.get(probe, NotDescribed(probe, MISSING))
+            if isinstance(description, NotDescribed):
+                why = description.problem.of(f"broker {node}")
+                is_former = description.problem.code == ErrorCode.NOT_COORDINATOR
                 problems |= _of_all([log], why.with_hint(FORMER_NUMBER) if is_former else why)
     return problems
 
@@ -407,8 +410,8 @@ def _list_request(filters: Filters) -> Callable[[Connection], Any]:
 
 def producers_at(cluster: Cluster, node: BrokerId, partition: TopicPartition) -> Sequence[ActiveProducer] | Problem:
     """One partition's producers as one broker, leader or follower, describes them; or the problem."""
-    found = ask_for_each(cluster, {node: [partition]}, _describe_producers_request, described)
-    answer = found[partition]
+    answers = ask_for_each(cluster, {node: [partition]}, _describe_producers_request, described)
+    answer = answers[partition]
     return Problem.from_error(answer) if isinstance(answer, BrokerError) else answer
 
 
@@ -427,7 +430,7 @@ def is_open_for_longer(cluster: Cluster, described: DescribedTransaction, open_f
     except BrokerError as exc:
         return Problem.from_error(exc)
     if version is None or version < DURATION_SINCE:
-        reached_ms = max((one.stamp_ms for one in newest_stamps(cluster) if one.broker == node), default=None)
+        reached_ms = max((stamp.stamp_ms for stamp in newest_stamps(cluster) if stamp.broker == node), default=None)
         if reached_ms is None or described.start_ms is None:
             return _NOT_ASKED
         return reached_ms - described.start_ms > open_for_ms or _NOT_ASKED

@@ -90,56 +90,58 @@ def describe_transactions(cluster: Cluster, transactional_ids: Iterable[str]) ->
     return {name: _as_coordinator(answers[name], before, after) for name in wanted}
 
 
-def _as_coordinator(found: TransactionDescription, before: LogLeaders, after: LogLeaders) -> TransactionDescription:
-    if isinstance(found, NotDescribed) or not before or not after:
-        return found
-    log = log_numbered(coordinator_partition(found.transactional_id, len(before)))
+def _as_coordinator(
+    description: TransactionDescription, before: LogLeaders, after: LogLeaders
+) -> TransactionDescription:
+    if isinstance(description, NotDescribed) or not before or not after:
+        return description
+    log = log_numbered(coordinator_partition(description.transactional_id, len(before)))
     led = before[log]
     if after.get(log) != led:
-        return NotDescribed(found.transactional_id, Problem(f"the leader of {log} changed during the request"))
-    if led.leader != found.coordinator:
-        why = Problem(f"broker {found.coordinator} answered, but it does not lead {log}").with_hint(
+        return NotDescribed(description.transactional_id, Problem(f"the leader of {log} changed during the request"))
+    if led.leader != description.coordinator:
+        why = Problem(f"broker {description.coordinator} answered, but it does not lead {log}").with_hint(
             messages.FORMER_NUMBER
         )
-        return NotDescribed(found.transactional_id, why)
-    return found
+        return NotDescribed(description.transactional_id, why)
+    return description
 
 
 def _describe(cluster: Cluster, wanted: list[str]) -> dict[str, TransactionDescription]:
     answers: dict[str, TransactionDescription] = {}
     by_coordinator: dict[BrokerId, list[str]] = {}
-    for transactional_id, found in _find_coordinators(cluster, wanted).items():
-        if isinstance(found, Problem):
-            answers[transactional_id] = NotDescribed(transactional_id, found)
+    for transactional_id, coordinator in _find_coordinators(cluster, wanted).items():
+        if isinstance(coordinator, Problem):
+            answers[transactional_id] = NotDescribed(transactional_id, coordinator)
         else:
-            by_coordinator.setdefault(found, []).append(transactional_id)
+            by_coordinator.setdefault(coordinator, []).append(transactional_id)
     return answers | describe_at(cluster, by_coordinator)
 
 
 def describe_at(cluster: Cluster, ids: Mapping[BrokerId, Sequence[str]]) -> dict[str, TransactionDescription]:
     """Each id as the given broker describes it, or the problem that prevented it; one request per broker."""
-    found = ask_for_each(cluster, ids, messages.describe_transactions_request, messages.descriptions)
+    answers = ask_for_each(cluster, ids, messages.describe_transactions_request, messages.descriptions)
     return {
-        name: NotDescribed(name, Problem.from_error(one)) if isinstance(one, BrokerError) else one
-        for name, one in found.items()
+        name: NotDescribed(name, Problem.from_error(answer)) if isinstance(answer, BrokerError) else answer
+        for name, answer in answers.items()
     }
 
 
 def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, BrokerId | Problem]:
     """The broker id of each id's coordinator, or the problem."""
-    found: dict[str, BrokerId | Problem] = {}
+    coordinators: dict[str, BrokerId | Problem] = {}
     try:
         connection = cluster.any_connection()
         version = connection.require_version(FindCoordinatorRequest, highest=4, lowest=1)
         if version >= _MANY_KEYS_SINCE:
             for answer in _find(cluster, connection, version, coordinator_keys=wanted).coordinators:
-                found[answer.key] = _node_or_error(answer)
+                coordinators[answer.key] = _node_or_error(answer)
         else:
             for name in wanted:
-                found[name] = _node_or_error(_find(cluster, connection, version, key=name))
+                coordinators[name] = _node_or_error(_find(cluster, connection, version, key=name))
     except BrokerError as exc:
-        return {name: found.get(name, Problem.from_error(exc)) for name in wanted}
-    return {name: found.get(name, MISSING) for name in wanted}
+        return {name: coordinators.get(name, Problem.from_error(exc)) for name in wanted}
+    return {name: coordinators.get(name, MISSING) for name in wanted}
 
 
 def _find(cluster: Cluster, connection: Connection, version: int, **keys: Any) -> Any:
@@ -170,7 +172,7 @@ class ClusterAdmin:
         """See TransactionAdmin. One metadata refresh, then five requests per leader."""
         wanted = list(dict.fromkeys(partitions))
         try:
-            known = self._cluster.refresh({partition.topic for partition in wanted})
+            metadata = self._cluster.refresh({partition.topic for partition in wanted})
         except BrokerError as exc:
             return {partition: PartitionReading(partition, Problem.from_error(exc)) for partition in wanted}
         before = self._cluster.list_offsets(wanted)
@@ -178,7 +180,9 @@ class ClusterAdmin:
         after = self._cluster.list_offsets(wanted)
         stable = self._cluster.list_offsets(wanted, isolation=READ_COMMITTED)
         start = self._cluster.list_offsets(wanted, timestamp=EARLIEST)
-        return {at: _reading(known, at, before[at], described[at], after[at], stable[at], start[at]) for at in wanted}
+        return {
+            at: _reading(metadata, at, before[at], described[at], after[at], stable[at], start[at]) for at in wanted
+        }
 
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""
@@ -205,19 +209,19 @@ class ClusterAdmin:
     def list_transactions(self, producer_ids: Iterable[ProducerId]) -> TransactionListing:
         """See TransactionAdmin."""
         request = messages.list_transactions_request(list(dict.fromkeys(producer_ids)))
-        found = list_everywhere(self._cluster, request)
-        if found.is_unused:
+        listings = list_everywhere(self._cluster, request)
+        if listings.is_unused:
             why = problem_lines({TRANSACTION_STATE_TOPIC: NOT_SHOWN})
             return TransactionListing((), why, why, has_ids=False)
         # Without the leaders of the log, any row may come from a former coordinator.
-        rows = found.rows if TRANSACTION_STATE_TOPIC not in found.problems else []
-        problems, silent = problem_lines(found.problems), problem_lines(found.silent)
-        return TransactionListing(tuple(rows), problems, silent, log_partitions=found.log_partitions)
+        rows = listings.rows if TRANSACTION_STATE_TOPIC not in listings.problems else []
+        problems, silent = problem_lines(listings.problems), problem_lines(listings.silent)
+        return TransactionListing(tuple(rows), problems, silent, log_partitions=listings.log_partitions)
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""
-        found = topic_settings(self._cluster, dict.fromkeys(topics), "cleanup.policy")
-        return {topic: setting.value for topic, setting in found.items()}
+        settings = topic_settings(self._cluster, dict.fromkeys(topics), "cleanup.policy")
+        return {topic: setting.value for topic, setting in settings.items()}
 
     def write_marker(self, marker: MarkerSpec) -> Problem | NotSent | None:
         """See TransactionAdmin."""
@@ -233,7 +237,7 @@ def problem_lines(problems: Mapping[str, Problem]) -> tuple[Problem, ...]:
 
 
 def _reading(
-    known: Metadata,
+    metadata: Metadata,
     partition: TopicPartition,
     before: ListedOffset | Problem,
     described: tuple[ActiveProducer, ...] | Problem,
@@ -241,7 +245,7 @@ def _reading(
     stable: ListedOffset | Problem,
     start: ListedOffset | Problem,
 ) -> PartitionReading:
-    info = known.info(partition)
+    info = metadata.info(partition)
     if isinstance(before, Problem):
         return _unread(partition, before, is_shown=info is not None)
     if isinstance(described, Problem) and not described.is_unsupported:
@@ -254,7 +258,7 @@ def _reading(
     return PartitionReading(
         partition=partition,
         problem=described if isinstance(described, Problem) else None,
-        topic_id=known.topics[partition.topic].topic_id,
+        topic_id=metadata.topics[partition.topic].topic_id,
         leader=before.leader,
         leader_epoch=info.leader_epoch if info is not None else None,
         end_before=before.offset,
@@ -342,11 +346,11 @@ def init_producer_id(
     The id keeps the timeout only if `timeout_ms` is its own, because the request replaces it. With `expected` the
     coordinator refuses the request if the id has another producer id or epoch (KIP-360).
     """
-    found = _find_coordinators(cluster, [transactional_id])[transactional_id]
-    if isinstance(found, Problem):
-        return found
+    coordinator = _find_coordinators(cluster, [transactional_id])[transactional_id]
+    if isinstance(coordinator, Problem):
+        return coordinator
     try:
-        connection = cluster.node(found)
+        connection = cluster.node(coordinator)
         request = InitProducerIdRequest(
             version=connection.require_version(InitProducerIdRequest, highest=4, lowest=3),
             transactional_id=transactional_id,
@@ -393,20 +397,20 @@ def described_with_log(cluster: Cluster, transactional_id: str) -> DescribedWith
     """
     admin = ClusterAdmin(cluster)
     described = _known(admin.describe_transactions([transactional_id])[transactional_id])
-    found: list[LogRecord] = []
+    records: list[LogRecord] = []
     problem: str | None = None
     for _ in range(_TRIES):
-        found, problem = read_records_anywhere(cluster, transactional_id)
-        if problem is None and not found:
+        records, problem = read_records_anywhere(cluster, transactional_id)
+        if problem is None and not records:
             problem = f"{TRANSACTION_STATE_TOPIC} has no record of this id"
         again = admin.describe_transactions([transactional_id])[transactional_id]
         if again == described or isinstance(again, NotDescribed):
             break
         described = _known(again)  # its state changed while the log was read
     log = log_of(cluster, transactional_id)
-    if log is not None and found and found[-1].partition is not None:
-        log = log_numbered(found[-1].partition)  # the log may have had another number of partitions
-    return DescribedWithLog(described, found, problem, log)
+    if log is not None and records and records[-1].partition is not None:
+        log = log_numbered(records[-1].partition)  # the log may have had another number of partitions
+    return DescribedWithLog(described, records, problem, log)
 
 
 def _known(described: TransactionDescription) -> DescribedTransaction:

@@ -98,13 +98,13 @@ class IdHistoryFold(CoordinatorLogWalker):
             offset, timestamp_ms, state, producer_id, epoch, DurationMs(timeout_ms), start_ms, updated_ms,
             client_version if version else None,
         )  # fmt: skip
-        one = self.found.get(name)
-        if one is None:
-            self.found[name] = one = AuditedId(name, self.log, [logged])
+        audited = self.found.get(name)
+        if audited is None:
+            self.found[name] = audited = AuditedId(name, self.log, [logged])
         else:
-            one.records.append(logged)
+            audited.records.append(logged)
         if len(places) > _LONGEST_OF_NONE:
-            one.partitions |= quick_participants(version, places)
+            audited.partitions |= quick_participants(version, places)
 
     def _add(self, record: LoggedRecord) -> None:
         value, name = record.value, record.transactional_id
@@ -122,9 +122,9 @@ class IdHistoryFold(CoordinatorLogWalker):
             TimestampMs(value.last_update_ms),
             value.client_transaction_version if value.version else None,
         )
-        one = self.found.setdefault(name, AuditedId(name, self.log, []))
-        one.records.append(state)
-        one.partitions |= value.participants
+        audited = self.found.setdefault(name, AuditedId(name, self.log, []))
+        audited.records.append(state)
+        audited.partitions |= value.participants
 
 
 def read_ids(cluster: Cluster, max_bytes: int) -> IdHistories:
@@ -166,10 +166,10 @@ def _why(notice: PartitionNotice, max_bytes: int) -> str:
 def ids_of(fold: IdHistoryFold, count: int) -> dict[str, AuditedId]:
     """The ids of one partition of a log that has `count`; if the first ones are in their partition, so are all."""
 
-    def is_misplaced(one: AuditedId) -> bool:
-        return coordinator_partition(one.name, count) != fold.log.number
+    def is_misplaced(audited: AuditedId) -> bool:
+        return coordinator_partition(audited.name, count) != fold.log.number
 
     if any(map(is_misplaced, islice(fold.found.values(), _HASHED))):
-        for one in fold.found.values():
-            one.is_misplaced = is_misplaced(one)
+        for audited in fold.found.values():
+            audited.is_misplaced = is_misplaced(audited)
     return fold.found

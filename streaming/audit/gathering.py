@@ -56,7 +56,7 @@ def gather(cluster: Cluster, max_log_bytes: int | None, is_wanted: Callable[[str
     ids, missing = read_ids(cluster, max_log_bytes) if max_log_bytes is not None else IdHistories(None, ())
     if TRANSACTION_STATE_TOPIC not in topics and max_log_bytes is not None:
         ids, missing = _without_log(cluster, missing)
-    named = {place for one in (ids or {}).values() for place in one.partitions}
+    named = {place for audited in (ids or {}).values() for place in audited.partitions}
     transactional, not_described = _transactional(cluster, topics, named)
     if is_wanted is not None:
         transactional = {place for place in transactional if is_wanted(place.topic)}
@@ -99,11 +99,11 @@ def _shown(cluster: Cluster, node: BrokerId, settings: Settings) -> AnswerOfBrok
         return AnswerOfBroker(problem=Problem.from_error(exc), settings_problem=settings.problem)
     epoch = getattr(shown, "finalized_features_epoch", None)
     is_known = epoch is not None and epoch >= 0
-    finalized = {one.name: one.max_version_level for one in shown.finalized_features or ()}
+    finalized = {feature.name: feature.max_version_level for feature in shown.finalized_features or ()}
     problem = settings.problem
     return AnswerOfBroker(
-        versions={one.api_key: (one.min_version, one.max_version) for one in shown.api_keys},
-        supported={one.name: one.max_version for one in shown.supported_features or ()},
+        versions={api.api_key: (api.min_version, api.max_version) for api in shown.api_keys},
+        supported={feature.name: feature.max_version for feature in shown.supported_features or ()},
         finalized=finalized if is_known else None,
         settings=settings.values,
         settings_problem=problem.with_right("DESCRIBE_CONFIGS on the cluster") if problem is not None else None,
@@ -120,41 +120,45 @@ def _metadata(cluster: Cluster) -> tuple[dict[str, AuditedTopic], dict[BrokerId,
         topic.name: AuditedTopic(
             topic.name,
             {
-                one.partition_index: ReplicasOfPartition(
-                    present(one.leader_id),
-                    tuple(map(BrokerId, one.replica_nodes)),
-                    tuple(map(BrokerId, one.isr_nodes)),
+                partition.partition_index: ReplicasOfPartition(
+                    present(partition.leader_id),
+                    tuple(map(BrokerId, partition.replica_nodes)),
+                    tuple(map(BrokerId, partition.isr_nodes)),
                 )
-                for one in topic.partitions
+                for partition in topic.partitions
             },
         )
         for topic in answer.topics
         if topic.name is not None and not topic.error_code
     }
-    return topics, {BrokerId(one.node_id): one.rack or None for one in answer.brokers}
+    return topics, {BrokerId(broker.node_id): broker.rack or None for broker in answer.brokers}
 
 
 def _transactional(
     cluster: Cluster, topics: Mapping[str, AuditedTopic], named: set[TopicPartition]
 ) -> tuple[set[TopicPartition], tuple[NotAudited, ...]]:
     """The partitions with transactional data: those that the log names, and of other topics those that leaders show."""
-    known = {place.topic for place in named} | {TRANSACTION_STATE_TOPIC}
-    asked = [topic.place(number) for name, topic in topics.items() if name not in known for number in topic.partitions]
-    found, problems = set(named), []
+    named_topics = {place.topic for place in named} | {TRANSACTION_STATE_TOPIC}
+    asked = [
+        topic.place(number) for name, topic in topics.items() if name not in named_topics for number in topic.partitions
+    ]
+    transactional, problems = set(named), []
     for place, described in describe_producers(cluster, asked).items():
         if isinstance(described, Problem):
             problems.append((str(place), str(described)))
-        elif any(one.txn_start_offset is not None or one.coordinator_epoch is not None for one in described):
-            found.add(place)
+        elif any(
+            producer.txn_start_offset is not None or producer.coordinator_epoch is not None for producer in described
+        ):
+            transactional.add(place)
     by_reason = grouped(problems)
     missing = (NotAudited(f"producers of {some(places, _NAMED)}", why) for why, places in by_reason.items())
-    return found, tuple(missing)
+    return transactional, tuple(missing)
 
 
 def hidden_from_audit(cluster: Cluster, topics: Collection[str]) -> tuple[NotAudited, ...]:
     """Those of some topics that transactions write to and Metadata does not show; a deleted one is left out."""
-    found = hidden_topics(cluster, topics) if topics else {}
-    by_reason = grouped((name, str(why)) for name, why in found.items())
+    hidden = hidden_topics(cluster, topics) if topics else {}
+    by_reason = grouped((name, str(why)) for name, why in hidden.items())
     return tuple(
         NotAudited(f"topics {some(sorted(names), _NAMED)}", f"the coordinators' log names them: {why}")
         for why, names in by_reason.items()
@@ -180,16 +184,16 @@ def _settings(cluster: Cluster, names: Sequence[str]) -> tuple[dict[BrokerId, Se
 
     answers = cluster.ask({node: partial(request, node=node) for node in cluster.known.brokers}, cluster.timeout_s)
     of_brokers = {node: settings_in(answer) for node, answer in answers.items()}
-    found = dict(_of_topics(answers[first])) if first is not None else {}
-    left = [name for name in names if name not in found]
+    of_topics = dict(_of_topics(answers[first])) if first is not None else {}
+    left = [name for name in names if name not in of_topics]
     for begin in range(0, len(left), _TOPICS_AT_ONCE):
         part = left[begin : begin + _TOPICS_AT_ONCE]
         try:
             connection = cluster.any_connection()
-            found |= dict(_of_topics(cluster.call(connection, _asked_of_topics(connection, part))))
+            of_topics |= dict(_of_topics(cluster.call(connection, _asked_of_topics(connection, part))))
         except BrokerError as exc:
-            found |= dict.fromkeys(part, Problem.from_error(exc))
-    return of_brokers, found
+            of_topics |= dict.fromkeys(part, Problem.from_error(exc))
+    return of_brokers, of_topics
 
 
 def _asked_of_topics(connection: Connection, names: Sequence[str]) -> Any:
@@ -205,7 +209,11 @@ def _of_topics(answer: Any) -> Iterator[tuple[str, _OfTopic]]:
             result.resource_name,
             problem.with_right("DESCRIBE_CONFIGS on the topic")
             if problem is not None
-            else {one.name: SetValue(one.value, one.config_source) for one in result.configs if one.value is not None},
+            else {
+                config.name: SetValue(config.value, config.config_source)
+                for config in result.configs
+                if config.value is not None
+            },
         )
 
 

@@ -61,8 +61,8 @@ class FirstLook:
 def first_look(cluster: Cluster, now_ms: Callable[[], TimestampMs] = wall_clock_ms) -> FirstLook:
     """Lists the ends of the coordinators' log."""
     asked_ms = now_ms()
-    found = list_extents(cluster, logs_of(cluster))
-    return FirstLook({at: log.end for at, log in found.items() if isinstance(log, Range)}, asked_ms)
+    logs = list_extents(cluster, logs_of(cluster))
+    return FirstLook({at: log.end for at, log in logs.items() if isinstance(log, Range)}, asked_ms)
 
 
 def second_look(cluster: Cluster, first: FirstLook, now_ms: Callable[[], TimestampMs] = wall_clock_ms) -> SeenClocks:
@@ -73,16 +73,16 @@ def second_look(cluster: Cluster, first: FirstLook, now_ms: Callable[[], Timesta
 
 def broker_clocks(stamps: list[NewestStamp], first: FirstLook, read_ms: TimestampMs) -> dict[BrokerId, Clock]:
     """Bounds on the brokers' clocks, by stamps that had been read at `read_ms` of our clock."""
-    found: dict[BrokerId, Clock] = {}
-    for one in stamps:
-        if one.broker is None:
+    clocks: dict[BrokerId, Clock] = {}
+    for stamp in stamps:
+        if stamp.broker is None:
             continue
-        end = first.ends.get(one.partition)
-        is_new = end is not None and one.offset >= end
-        highest_ms = DurationMs(one.stamp_ms - first.asked_ms) if is_new else None
-        clock = Clock(DurationMs(one.stamp_ms - read_ms), highest_ms, read_ms)
-        found[one.broker] = both(found.get(one.broker), clock)
-    return found
+        end = first.ends.get(stamp.partition)
+        is_new = end is not None and stamp.offset >= end
+        highest_ms = DurationMs(stamp.stamp_ms - first.asked_ms) if is_new else None
+        clock = Clock(DurationMs(stamp.stamp_ms - read_ms), highest_ms, read_ms)
+        clocks[stamp.broker] = both(clocks.get(stamp.broker), clock)
+    return clocks
 
 
 def _controller(cluster: Cluster, now_ms: Callable[[], TimestampMs]) -> tuple[BrokerId, Clock] | None:
@@ -101,11 +101,11 @@ def _controller(cluster: Cluster, now_ms: Callable[[], TimestampMs]) -> tuple[Br
     except BrokerError:
         return None
     answered_ms = now_ms()
-    quorums = [one for topic in answer.topics for one in topic.partitions if one.error_code == ErrorCode.NONE]
+    quorums = [quorum for topic in answer.topics for quorum in topic.partitions if quorum.error_code == ErrorCode.NONE]
     if answer.error_code != ErrorCode.NONE or not quorums:
         return None
     leader = quorums[0].leader_id
-    times = [one.last_caught_up_timestamp for one in quorums[0].current_voters if one.replica_id == leader]
+    times = [voter.last_caught_up_timestamp for voter in quorums[0].current_voters if voter.replica_id == leader]
     if not times or times[0] < 0:
         return None
     clock = Clock(DurationMs(times[0] - answered_ms), DurationMs(times[0] - asked_ms), answered_ms)

@@ -77,7 +77,7 @@ def fan_out(
         except BrokerError as exc:
             answers[node] = exc
     waiting: dict[BrokerId, Connection] = {}
-    for node, connection in sorted(reached.items(), key=lambda one: one[1].throttled_s):
+    for node, connection in sorted(reached.items(), key=lambda node_connection: node_connection[1].throttled_s):
         try:
             send(connection, requests[node](connection))
             waiting[node] = connection

@@ -62,8 +62,8 @@ def decode_answer(asked: Any, body: memoryview | bytes) -> Any:
     try:
         answer = response_class.decode(body)
     except Exception as exc:  # invalid bytes can raise anything
-        found = f"{len(body)} bytes that cannot be decoded: {type(exc).__name__}: {exc}"
-        raise WireError(response_class.name, 0, found, f"an answer of version {version}") from exc
+        problem = f"{len(body)} bytes that cannot be decoded: {type(exc).__name__}: {exc}"
+        raise WireError(response_class.name, 0, problem, f"an answer of version {version}") from exc
     missing = _null_in(answer, _required_of(response_class, version))
     if missing is not None:
         raise WireError(response_class.name, 0, f"null in {missing}", f"an answer of version {version}")
@@ -273,8 +273,8 @@ def _first_answer(connection: NewConnection, deadline: float) -> Any:
             return response
         if code != _UNSUPPORTED_VERSION:
             break
-        known = (api.max_version for api in response.api_keys if api.api_key == ApiVersionsRequest.API_KEY)
-        version = min(next(known, 0), _API_VERSIONS)
+        supported = (api.max_version for api in response.api_keys if api.api_key == ApiVersionsRequest.API_KEY)
+        version = min(next(supported, 0), _API_VERSIONS)
     raise BrokerError(f"{connection.endpoint} did not return its API versions: {error_name(code)}")
 
 

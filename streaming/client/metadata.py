@@ -114,12 +114,12 @@ def _closest(partition: Any, near: Collection[int]) -> BrokerId | None:
     return next((node for node in (*partition.isr_nodes, *partition.replica_nodes) if node in near), None)
 
 
-def newest(known: Metadata | None, answer: Metadata) -> Metadata:
-    """The new metadata, but with the known leader where its epoch is higher: a leader epoch never falls."""
-    if known is None or known.cluster_id != answer.cluster_id:
+def newest(previous: Metadata | None, answer: Metadata) -> Metadata:
+    """The new metadata, but with the previous leader where its epoch is higher: a leader epoch never falls."""
+    if previous is None or previous.cluster_id != answer.cluster_id:
         return answer
     for topic in answer.topics.values():
-        before = known.topics.get(topic.name)
+        before = previous.topics.get(topic.name)
         if before is None or before.topic_id != topic.topic_id:
             continue
         for number, info in before.partitions.items():
@@ -128,10 +128,10 @@ def newest(known: Metadata | None, answer: Metadata) -> Metadata:
     return answer
 
 
-def _is_older(answered: PartitionInfo, known: PartitionInfo) -> bool:
-    if known.leader_epoch is None:
+def _is_older(answered: PartitionInfo, previous: PartitionInfo) -> bool:
+    if previous.leader_epoch is None:
         return False
-    return answered.leader_epoch is None or answered.leader_epoch < known.leader_epoch
+    return answered.leader_epoch is None or answered.leader_epoch < previous.leader_epoch
 
 
 def metadata_of(response: Any, rack: str | None = None) -> Metadata:

@@ -60,5 +60,5 @@ _JAAS_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|
 
 def jaas_options(properties: Mapping[str, str]) -> dict[str, str]:
     """The options of the login module in `sasl.jaas.config`."""
-    found = _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
-    return {name: bare or _ESCAPED.sub(r"\1", double or single) for name, double, single, bare in found}
+    options = _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
+    return {name: bare or _ESCAPED.sub(r"\1", double or single) for name, double, single, bare in options}

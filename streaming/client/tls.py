@@ -73,10 +73,10 @@ def certificates_of(text: str) -> str:
     Raises:
         UnusableStoreError: there is none.
     """
-    found = [block.text for block in blocks(text) if block.label == "CERTIFICATE"]
-    if not found:
+    certificates = [block.text for block in blocks(text) if block.label == "CERTIFICATE"]
+    if not certificates:
         raise UnusableStoreError("no PEM certificate")
-    return "".join(found)
+    return "".join(certificates)
 
 
 def private_key_of(text: str, password: str | None) -> PrivateKeyTypes:
@@ -85,10 +85,10 @@ def private_key_of(text: str, password: str | None) -> PrivateKeyTypes:
     Raises:
         UnusableStoreError: there is none, or the password does not open it.
     """
-    found = [block.text for block in blocks(text) if block.label.endswith("PRIVATE KEY")]
-    if not found:
+    keys = [block.text for block in blocks(text) if block.label.endswith("PRIVATE KEY")]
+    if not keys:
         raise UnusableStoreError("no private key in PEM")
-    key = found[0]
+    key = keys[0]
     is_encrypted = "ENCRYPTED" in key
     if is_encrypted and not password:
         raise UnusableStoreError("an encrypted private key and no ssl.key.password")
@@ -132,15 +132,15 @@ def _trusted_in(data: bytes, password: str | None) -> str:
     """
     if _is_jks(data):
         store = _jks(data, password)
-        found = [entry.cert for entry in store.certs.values()]
+        certificates = [entry.cert for entry in store.certs.values()]
         others = sorted(store.private_keys)
     else:
         pfx = _pkcs12(data, password)
-        found = [one.certificate.public_bytes(Encoding.DER) for one in pfx.additional_certs]
+        certificates = [cert.certificate.public_bytes(Encoding.DER) for cert in pfx.additional_certs]
         others = [_alias(pfx.cert)] if pfx.key is not None else []
-    if not found:
+    if not certificates:
         raise UnusableStoreError(f"no trusted certificate{_only('private key', others)}")
-    return _as_pem(found)
+    return _as_pem(certificates)
 
 
 def _key_in(data: bytes, password: str | None, key_password: str | None) -> tuple[str, PrivateKeyTypes]:
@@ -188,8 +188,10 @@ def _jks(data: bytes, password: str | None) -> Any:
 def _pkcs12_key(data: bytes, password: str | None) -> tuple[str, PrivateKeyTypes]:
     pfx = _pkcs12(data, password)
     if pfx.key is None or pfx.cert is None:
-        raise UnusableStoreError(f"no private key{_only('certificate', [_alias(one) for one in pfx.additional_certs])}")
-    chain = [one.certificate.public_bytes(Encoding.DER) for one in (pfx.cert, *pfx.additional_certs)]
+        raise UnusableStoreError(
+            f"no private key{_only('certificate', [_alias(cert) for cert in pfx.additional_certs])}"
+        )
+    chain = [cert.certificate.public_bytes(Encoding.DER) for cert in (pfx.cert, *pfx.additional_certs)]
     return _as_pem(chain), pfx.key
 
 
@@ -201,8 +203,10 @@ def _pkcs12(data: bytes, password: str | None) -> pkcs12.PKCS12KeyAndCertificate
         raise UnusableStoreError(f"{problem}, or a damaged PKCS12 store") from exc
 
 
-def _alias(one: pkcs12.PKCS12Certificate | None) -> str:
-    return one.friendly_name.decode(errors="replace") if one is not None and one.friendly_name else "without an alias"
+def _alias(cert: pkcs12.PKCS12Certificate | None) -> str:
+    return (
+        cert.friendly_name.decode(errors="replace") if cert is not None and cert.friendly_name else "without an alias"
+    )
 
 
 def _only(kind: str, aliases: list[str]) -> str:
@@ -273,10 +277,10 @@ class Store:
     def stamp(self) -> tuple[int, ...]:
         """What changes with the file: its inode, its size and its time; empty if there is no file."""
         try:
-            found = Path(self.location).stat() if self.location is not None else None
+            status = Path(self.location).stat() if self.location is not None else None
         except OSError:
             return ()
-        return (found.st_ino, found.st_size, found.st_mtime_ns) if found is not None else ()
+        return (status.st_ino, status.st_size, status.st_mtime_ns) if status is not None else ()
 
     @property
     def place(self) -> str:
@@ -406,9 +410,9 @@ class Tls:
             BrokerError: a store could be used before, and cannot be used since it was changed.
         """
         stamps = self.stamps
-        known = _CONTEXTS.get(self)
-        if known is not None and known[0] == stamps:
-            return known[1]
+        cached = _CONTEXTS.get(self)
+        if cached is not None and cached[0] == stamps:
+            return cached[1]
         context = self._retried(self._new_context)
         _CONTEXTS[self] = (stamps, context)
         return context
@@ -461,13 +465,13 @@ class Tls:
 
     def expired(self) -> list[str]:
         """Our certificates that are not valid any more, each with its file and its date."""
-        found: list[str] = []
+        certificates: list[str] = []
         with contextlib.suppress(ConfigError, ValueError):
             if self.keys is not None:
-                found += _expired_in(self.keys, self.keys.chain_and_key()[0])
+                certificates += _expired_in(self.keys, self.keys.chain_and_key()[0])
             if self.trust is not None:
-                found += _expired_in(self.trust, self.trust.trusted())
-        return found
+                certificates += _expired_in(self.trust, self.trust.trusted())
+        return certificates
 
     def doubt(self, exc: BaseException, host: str, port: int) -> str:
         """What a TLS error does not name: the expired certificates, ours or the broker's."""
@@ -502,8 +506,8 @@ def _load(context: ssl.SSLContext, chain: str, key: PrivateKeyTypes) -> None:
 
 
 def _unusable(store: Store, exc: ssl.SSLError) -> ConfigError:
-    found = exc.reason or str(exc)
-    return ConfigError(f"{store.name}: expected {store.kind} certificates in {store.place}, found: {found}")
+    reason = exc.reason or str(exc)
+    return ConfigError(f"{store.name}: expected {store.kind} certificates in {store.place}, found: {reason}")
 
 
 def _expired_in(store: Store, pem: str) -> list[str]:

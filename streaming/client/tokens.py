@@ -194,13 +194,13 @@ class ClientCredentials:
         """
         try:
             with self._opener().open(self._request(), timeout=_TIMEOUT_S) as answer:
-                found = _json(answer.read(_MOST_BYTES))
+                fields = _json(answer.read(_MOST_BYTES))
         except HTTPError as exc:
             raise self._refusal(exc) from None  # its headers and body are not for a log
         except (OSError, HTTPException, UnicodeError) as exc:
             reason = printable(str(getattr(exc, "reason", exc)).strip())
             raise BrokerError(f"{self._where}: {reason}{self._doubt(exc)}") from exc
-        return token_of(found.get("access_token"), self._where, seconds_of(found.get("expires_in")))
+        return token_of(fields.get("access_token"), self._where, seconds_of(fields.get("expires_in")))
 
     def _request(self) -> urllib.request.Request:
         encode = quote_plus if self.encodes_header else str
@@ -286,8 +286,8 @@ class MskIam:
         try:
             token, expires_ms = self._signed(signer)
         except (BotoCoreError, ClientError, ValueError, AttributeError) as exc:  # the last one: no credentials at all
-            found = "no credentials" if isinstance(exc, AttributeError) else redacted(str(exc))
-            raise BrokerError(f"AWS_MSK_IAM {self.user}: expected a signed token, found: {found}") from exc
+            problem = "no credentials" if isinstance(exc, AttributeError) else redacted(str(exc))
+            raise BrokerError(f"AWS_MSK_IAM {self.user}: expected a signed token, found: {problem}") from exc
         return token_of(token, AWS_MSK_IAM, _life_s(expires_ms))
 
     def _signed(self, signer: Any) -> tuple[str, int]:

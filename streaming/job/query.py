@@ -306,11 +306,11 @@ def cores_of(session: SparkSession) -> int:
         return int(context.defaultParallelism)
     jvm_context: Any = context._jsc.sc()  # noqa: SLF001 - Spark has no public API for it
     begin = changed = time.monotonic()
-    known = 0
-    while (now := time.monotonic()) - begin < _PATIENCE_S and (known == 0 or now - changed < _SETTLED_S):
+    registered = 0
+    while (now := time.monotonic()) - begin < _PATIENCE_S and (registered == 0 or now - changed < _SETTLED_S):
         executors = jvm_context.getExecutorMemoryStatus().size() - 1  # without the driver
-        if executors != known:
-            known, changed = executors, now
+        if executors != registered:
+            registered, changed = executors, now
         time.sleep(_POLL_S)
     return int(context.defaultParallelism)
 

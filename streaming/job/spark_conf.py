@@ -45,18 +45,18 @@ def conf_of(value: object) -> dict[str, str]:
         ValueError: it is none of these, or a key is not Spark's, or txnwatch sets it itself.
     """
     if isinstance(value, Mapping):
-        found = dict(_flat("", value))
+        settings = dict(_flat("", value))
     else:
         texts = shlex.split(value) if isinstance(value, str) else value
         if not isinstance(texts, list | tuple):
             raise ValueError("expected a table, or KEY=VALUE texts")  # noqa: TRY004 - pydantic wants a ValueError
-        found = dict(_pair(text) for text in texts)
-    for key in found:
+        settings = dict(_pair(text) for text in texts)
+    for key in settings:
         if not key.startswith("spark.") or key != key.strip():
             raise ValueError(f"expected keys that begin with `spark.`, found {key}")
         if key in _NEEDED:
             raise ValueError(f"{key}: expected {_NEEDED[key]}")
-    return found
+    return settings
 
 
 def with_conf(own: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

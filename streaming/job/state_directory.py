@@ -65,8 +65,10 @@ def check_local_states(checkpoint: str, name: str, cluster_id: str) -> None:
             raise _no_directory_of_ours(checkpoint, last_cluster(checkpoint, root, is_ours=False))
         names = [path.name for path in root.iterdir() if _NAME.fullmatch(path.name)] if root.is_dir() else []
     check_files(checkpoint, root / name)
-    for one in names:
-        _check_same_cluster(checkpoint, last_cluster(checkpoint, root / one, is_ours=one == name), cluster_id)
+    for directory in names:
+        _check_same_cluster(
+            checkpoint, last_cluster(checkpoint, root / directory, is_ours=directory == name), cluster_id
+        )
 
 
 def _no_directory_of_ours(checkpoint: str, cluster_in_it: str | None) -> CheckpointError:
@@ -154,15 +156,15 @@ def _cause(error: BaseException) -> str:
     return root_cause(text_of(error))
 
 
-def _check_same_cluster(checkpoint: str, known: str | None, cluster_id: str) -> None:
+def _check_same_cluster(checkpoint: str, written_for: str | None, cluster_id: str) -> None:
     """Checks that the checkpoint is of the cluster that the brokers answer for.
 
     Raises:
         CheckpointError: it is of another one.
     """
-    if known not in {None, "", cluster_id}:
+    if written_for not in {None, "", cluster_id}:
         raise CheckpointError(
-            f"--checkpoint {checkpoint} was written for cluster {known}, but the brokers answer for cluster "
+            f"--checkpoint {checkpoint} was written for cluster {written_for}, but the brokers answer for cluster "
             f"{cluster_id}: check --bootstrap-server, or give this cluster its own checkpoint directory"
         )
 

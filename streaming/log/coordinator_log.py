@@ -92,9 +92,9 @@ class LogViews:
 
     def add(self, producer_id: ProducerId, view: CoordinatorView) -> None:
         """Adds the view of a producer id; a second transactional id may have one of the same producer id."""
-        known = self.views.get(producer_id)
-        if known is not None:
-            view = view_of_two(known, view, is_newer=is_newer(known, view))
+        view_before = self.views.get(producer_id)
+        if view_before is not None:
+            view = view_of_two(view_before, view, is_newer=is_newer(view_before, view))
         self.views[producer_id] = view
 
 
@@ -104,32 +104,32 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
     Records that end a producer id without naming it (a tombstone, or in version 0 the id's next producer id) are not
     searched for. So a caller must ask the id's coordinator whether a view still holds.
     """
-    found = LogViews()
+    views = LogViews()
     if not producer_ids:
-        return found
+        return views
     asked = logs_of(cluster)
     starts, ends = cluster.list_offsets(asked, timestamp=EARLIEST), cluster.list_offsets(asked)
     logs = extents(cluster, starts, ends)
-    found.epochs = {
+    views.epochs = {
         partition: CoordinatorEpoch(end.leader_epoch)
         for partition, end in ends.items()
         if isinstance(logs[partition], Range) and isinstance(end, ListedOffset) and end.leader_epoch is not None
     }
-    found.unwatched = frozenset(
+    views.unwatched = frozenset(
         partition
         for partition, end in ends.items()
         if isinstance(end, ListedOffset) and cluster.connection_to_keep(end.leader)
     )
-    for read in _search(cluster, logs, _needles_of(producer_ids), found.problems):
+    for read in _search(cluster, logs, _needles_of(producer_ids), views.problems):
         leader, since_ms = _leader(cluster, read.partition, read.fold.leader_epoch), read.fold.epoch_since_ms
         if leader is not None and since_ms is not None:
-            found.led[read.partition] = LeaderStamp(leader, since_ms)
+            views.led[read.partition] = LeaderStamp(leader, since_ms)
         fold = TransactionFold(read.partition, read.start, read.end)
         fold.feed(memoryview(read.fold.kept), read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
-                found.add(fact.producer_id, fact.view)
-    return found
+                views.add(fact.producer_id, fact.view)
+    return views
 
 
 def _needles_of(producer_ids: Collection[ProducerId]) -> tuple[bytes, ...]:
@@ -150,13 +150,13 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     if log is None:
         return [], f"{TRANSACTION_STATE_TOPIC}: {why_no_log(cluster)}"
     problems: dict[TopicPartition, str] = {}
-    found = [
+    log_records = [
         record
         for read in _search(cluster, list_extents(cluster, [log]), (transactional_id.encode(),), problems)
         for record in records_of(memoryview(read.fold.kept), log.partition)
         if record.transactional_id == transactional_id
     ]
-    return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
+    return log_records, next((f"{partition}: {why}" for partition, why in problems.items()), None)
 
 
 def read_all_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
@@ -164,26 +164,26 @@ def read_all_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogR
     cluster.refresh()
     if not logs_of(cluster):
         return [], f"{TRANSACTION_STATE_TOPIC}: {why_no_log(cluster)}"
-    found, problem = read_naming(cluster, transactional_id)
-    return [record for record in found if record.transactional_id == transactional_id], problem
+    log_records, problem = read_naming(cluster, transactional_id)
+    return [record for record in log_records if record.transactional_id == transactional_id], problem
 
 
 def read_records_anywhere(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
     """The records of the id's partition; if it has none, those of all partitions."""
-    found, problem = read_records(cluster, transactional_id)
-    return (found, problem) if found or problem is not None else read_all_records(cluster, transactional_id)
+    log_records, problem = read_records(cluster, transactional_id)
+    return (log_records, problem) if log_records or problem is not None else read_all_records(cluster, transactional_id)
 
 
 def read_naming(cluster: Cluster, name: str) -> tuple[list[LogRecord], str | None]:
     """Every record of the log whose bytes contain a name, for example of a topic; by time, and why some are missing."""
     problems: dict[TopicPartition, str] = {}
-    found = [
+    log_records = [
         record
         for read in _search(cluster, list_extents(cluster, logs_of(cluster)), (name.encode(),), problems)
         for record in records_of(memoryview(read.fold.kept), read.partition.partition)
     ]
     problem = next((f"{partition}: {why}" for partition, why in problems.items()), None)
-    return sorted(found, key=lambda record: record.timestamp_ms), problem
+    return sorted(log_records, key=lambda record: record.timestamp_ms), problem
 
 
 def history_of(records: Iterable[LogRecord]) -> list[CoordinatorView | None]:
@@ -207,9 +207,11 @@ def records_of(buffer: memoryview | bytes, log_partition: int | None) -> Iterato
             continue
         by = CoordinatorEpoch(header.leader_epoch)
         for record in records(buffer, at, header):
-            one = logged_record(record)
-            if one is not None:
-                yield LogRecord(log_partition, one.offset, one.timestamp_ms, one.transactional_id, one.value, by)
+            logged = logged_record(record)
+            if logged is not None:
+                yield LogRecord(
+                    log_partition, logged.offset, logged.timestamp_ms, logged.transactional_id, logged.value, by
+                )
 
 
 def logs_of(cluster: Cluster) -> list[TopicPartition]:
@@ -397,12 +399,12 @@ def _answer(search: _Search) -> FormerOwnersRead:
     problem = next((f"{read.partition}: {read.notices[0].detail}" for read in search.reads if read.notices), None)
     if problem is not None:
         return FormerOwnersRead({}, problem)
-    found: dict[ProducerId, set[str]] = {producer_id: set() for producer_id in search.producer_ids}
+    owners: dict[ProducerId, set[str]] = {producer_id: set() for producer_id in search.producer_ids}
     for read in search.reads:
         for record in records_of(memoryview(read.fold.kept), read.partition.partition):
-            if record.value is not None and record.value.producer_id in found:
-                found[record.value.producer_id].add(record.transactional_id)
-    return FormerOwnersRead({of: next(iter(names)) if len(names) == 1 else None for of, names in found.items()})
+            if record.value is not None and record.value.producer_id in owners:
+                owners[record.value.producer_id].add(record.transactional_id)
+    return FormerOwnersRead({of: next(iter(names)) if len(names) == 1 else None for of, names in owners.items()})
 
 
 class OwnerNames(NamedTuple):
@@ -439,7 +441,11 @@ def _producer_ids(value: TransactionLogValue | None) -> Iterator[ProducerId]:
     """The producer ids that a record names: that of now, the one before it and the one after it."""
     if value is not None:
         yield value.producer_id
-        yield from (one for one in (value.previous_producer_id, value.next_producer_id) if one is not None)
+        yield from (
+            producer_id
+            for producer_id in (value.previous_producer_id, value.next_producer_id)
+            if producer_id is not None
+        )
 
 
 def read_owner_names(cluster: Cluster, wanted: Collection[ProducerId]) -> OwnerNames:
@@ -456,13 +462,13 @@ def read_owner_names(cluster: Cluster, wanted: Collection[ProducerId]) -> OwnerN
         return OwnerNames(missing=(_unread(log_numbered(0), str(exc)),))
     names: dict[ProducerId, set[str]] = {}
     for read in reads:
-        for producer_id, found in read.fold.names.items():
-            names.setdefault(producer_id, set()).update(found)
+        for producer_id, owners in read.fold.names.items():
+            names.setdefault(producer_id, set()).update(owners)
     missing = [_unread(partition, str(log)) for partition, log in logs.items() if isinstance(log, Problem)]
     if not logs:
         missing.append(_unread(log_numbered(0), "no broker shows this topic"))
     return OwnerNames(
-        {producer_id: next(iter(found)) for producer_id, found in names.items() if len(found) == 1},
+        {producer_id: next(iter(owners)) for producer_id, owners in names.items() if len(owners) == 1},
         (*missing, *(notice for read in reads for notice in read.notices)),
     )
 

@@ -33,7 +33,7 @@ def logged_records(buffer: memoryview | bytes, position: int, header: BatchHeade
     Raises:
         WireError: the batch is compressed, or a record of it cannot be decoded.
     """
-    return [found for record in records(buffer, position, header) if (found := logged_record(record)) is not None]
+    return [logged for record in records(buffer, position, header) if (logged := logged_record(record)) is not None]
 
 
 def logged_record(record: Record) -> LoggedRecord | None:
@@ -69,11 +69,11 @@ class CoordinatorLogWalker(BatchWalker):
         while True:
             seen = quick_decode(raw, at)
             if seen is None:
-                found = next(self.headers(raw, at), None)
-                if found is None:
+                entry = next(self.headers(raw, at), None)
+                if entry is None:
                     return
-                yield found
-                at, header = end_of_entry(raw, found[0]), found[1]
+                yield entry
+                at, header = end_of_entry(raw, entry[0]), entry[1]
                 self.leader_epoch, self.position = header.leader_epoch, Offset(header.last_offset + 1)
             elif seen[1] >= self.end:
                 self.beyond_end(header_at(raw, at))

@@ -92,8 +92,8 @@ def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any
 def epoch_to_ask_under(cluster: Cluster, read: RangeReading[Fold]) -> int:
     """The youngest epoch that is known: a leader that was deposed before the end was listed must not answer."""
     info = cluster.known.info(read.partition)
-    known = (info.leader_epoch if info is not None else None, read.wanted.end_epoch)
-    return max(map(encoded, known))
+    epochs = (info.leader_epoch if info is not None else None, read.wanted.end_epoch)
+    return max(map(encoded, epochs))
 
 
 # Which replica a range of data is read from: its leader, or a follower in the rack of the client.
@@ -254,7 +254,9 @@ def read_ranges(
             for read in pending:
                 read.gap("the time budget was used up before it was read")
             return
-        ready = _not_throttled(cluster, pending, _next_end(until, cluster.until, *(one.until_s for one in budgets)))
+        ready = _not_throttled(
+            cluster, pending, _next_end(until, cluster.until, *(budget.until_s for budget in budgets))
+        )
         asked = _one_of_each_partition(ready)
         done = _one_round(cluster, asked, max((budget.left for budget in budgets), default=MAX_BYTES))
         patience.take(cluster, asked, done)
@@ -305,11 +307,11 @@ def _look_around(cluster: Cluster, reads: Sequence[RangeReading[Fold]]) -> None:
     """
     time.sleep(RETRY_PAUSE_S)
     try:
-        known = cluster.refresh({read.partition.topic for read in reads})
+        metadata = cluster.refresh({read.partition.topic for read in reads})
     except BrokerError:
         return  # no broker answers; patience decides
     for read in reads:
-        topic = known.topics.get(read.partition.topic)
+        topic = metadata.topics.get(read.partition.topic)
         is_absent = topic is None or (read.topic_id and topic.topic_id != read.topic_id and not topic.is_hidden)
         read.absences = read.absences + 1 if is_absent else 0
         if read.absences >= ABSENCES_OF_A_DELETED_TOPIC and read.needs_fetch:

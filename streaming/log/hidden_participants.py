@@ -36,13 +36,15 @@ _MOST_RECORDS = 2_000_000  # offsets, of all partitions of the log together
 
 
 def hidden_participants(
-    facts: Iterable[Fact], known: Container[TopicPartition], is_wanted: Callable[[str], bool], cluster: Cluster
+    facts: Iterable[Fact], planned: Container[TopicPartition], is_wanted: Callable[[str], bool], cluster: Cluster
 ) -> list[Fact]:
     """A notice for each hidden partition that is or was a participant of a transaction in these facts.
 
-    Topics that are not wanted are left out, and so are `known` partitions: the planner requests those itself.
+    Topics that are not wanted are left out, and so are `planned` partitions: the planner requests those itself.
     """
-    wanted = {one for one in _named(facts) if one not in known and is_wanted(one.topic)}
+    wanted = {
+        participant for participant in _named(facts) if participant not in planned and is_wanted(participant.topic)
+    }
     return [
         PartitionNotice(NoticeKind.HIDDEN, partition, "", FIRST_OFFSET, FIRST_OFFSET, str(why))
         for partition, why in _hidden_partitions(cluster, wanted).items()
@@ -60,9 +62,9 @@ def hidden_of(
     match `foreign_topics` are left out.
     """
     begun = {
-        one.transactional_id: one.start_ms
-        for one in live
-        if isinstance(one, DescribedTransaction) and one.is_live and one.start_ms is not None
+        transaction.transactional_id: transaction.start_ms
+        for transaction in live
+        if isinstance(transaction, DescribedTransaction) and transaction.is_live and transaction.start_ms is not None
     }
     logs = cluster.known.topics[TRANSACTION_STATE_TOPIC].partitions if begun and _has_log(cluster) else {}
     if not logs:
@@ -86,8 +88,12 @@ def hidden_of(
             parts.append(RangeReading(log.part(first), partial(TransactionFold, partition)))
     named: set[TopicPartition] = set()
     for read in read_parts(cluster, parts):
-        named |= {one for one in _named(read.fold.facts()) if not is_foreign(one.topic, foreign_topics)}
-        problems.update({_participants(read.partition): Problem(one.detail) for one in read.notices[:1]})
+        named |= {
+            participant
+            for participant in _named(read.fold.facts())
+            if not is_foreign(participant.topic, foreign_topics)
+        }
+        problems.update({_participants(read.partition): Problem(notice.detail) for notice in read.notices[:1]})
     return {**{str(partition): why for partition, why in _hidden_partitions(cluster, named).items()}, **problems}
 
 

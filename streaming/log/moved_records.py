@@ -28,7 +28,7 @@ def moved_of(cluster: Cluster, transactional_id: str, records: Iterable[LogRecor
     if belongs is None or not moved:
         return None
     last = moved[-1]
-    producer_id = next((one.value.producer_id for one in reversed(moved) if one.value is not None), None)
+    producer_id = next((record.value.producer_id for record in reversed(moved) if record.value is not None), None)
     state = last.value.state if last.value is not None else None
     return MovedId(transactional_id, last.partition or 0, belongs, count, state, producer_id)
 

@@ -107,14 +107,14 @@ class Episode(ModelValue, frozen=True):
 
 def marker_at(buffer: memoryview | bytes, position: int, header: BatchHeader) -> Marker | None:
     """The marker in the control batch at `position`; None if compaction emptied it or it is not a marker."""
-    found = read_marker(buffer, position, header)
-    if found is None:
+    end_marker = read_marker(buffer, position, header)
+    if end_marker is None:
         return None
     return Marker(
         offset=header.base_offset,
         producer_epoch=header.producer_epoch,
-        commit=found.type is MarkerType.COMMIT,
-        coordinator_epoch=CoordinatorEpoch(found.coordinator_epoch),
+        commit=end_marker.type is MarkerType.COMMIT,
+        coordinator_epoch=CoordinatorEpoch(end_marker.coordinator_epoch),
         timestamp_ms=header.max_timestamp,
     )
 

@@ -160,29 +160,29 @@ class SnapshotSchedule:
         self.behind_due_s = now_s + self.options.census_interval_s
         return behind
 
-    def look_at(self, known: Metadata, looked: Mapping[TopicPartition, LookedAt]) -> None:
+    def look_at(self, metadata: Metadata, looked: Mapping[TopicPartition, LookedAt]) -> None:
         """Applies the metadata, and the partitions that are beyond the budget: they are watched in the same way."""
-        if known is self._metadata and looked == self._looked:
+        if metadata is self._metadata and looked == self._looked:
             return
-        if known is not self._metadata:
-            self._take_metadata(known)
-        self._metadata, self._looked = known, dict(looked)
-        self.watched = {**self._counted, **{at: one.topic_id for at, one in looked.items()}}
-        absent = {at for at in looked if at.partition not in _shown_partitions(known, at.topic)}
+        if metadata is not self._metadata:
+            self._take_metadata(metadata)
+        self._metadata, self._looked = metadata, dict(looked)
+        self.watched = {**self._counted, **{at: look.topic_id for at, look in looked.items()}}
+        absent = {at for at in looked if at.partition not in _shown_partitions(metadata, at.topic)}
         missing = absent.union(partition for partition in self._counted if self.absences[partition.topic])
         self._shown_again = self._shown_again | (self.missing - missing)
         self.missing = missing
 
-    def _take_metadata(self, known: Metadata) -> None:
+    def _take_metadata(self, metadata: Metadata) -> None:
         """The census-only partitions. Brokers learn of changes at different times, so one absence means nothing."""
         present = {
             TopicPartition(topic.name, number): topic.topic_id
-            for topic in known.topics.values()
+            for topic in metadata.topics.values()
             if self.options.counts(topic)
             for number in topic.partitions
         }
         names = {partition.topic for partition in present}
-        hidden = {topic.name for topic in known.topics.values() if topic.is_hidden}
+        hidden = {topic.name for topic in metadata.topics.values() if topic.is_hidden}
         for name in {partition.topic for partition in self._counted} | names:
             self.absences[name] = 0 if name in names else 1 if name in hidden else self.absences[name] + 1
         kept = {
@@ -197,8 +197,8 @@ class SnapshotSchedule:
         self.absences = Counter({name: self.absences[name] for name in topics})
 
 
-def _shown_partitions(known: Metadata, name: str) -> Collection[int]:
-    topic = known.topics.get(name)
+def _shown_partitions(metadata: Metadata, name: str) -> Collection[int]:
+    topic = metadata.topics.get(name)
     return topic.partitions if topic is not None else ()
 
 
@@ -268,11 +268,11 @@ def _ids_of(cluster: Cluster, topics: set[str]) -> dict[str, str]:
 
 
 def _those_known(cluster: Cluster, census: Census) -> list[TopicPartition]:
-    known = cluster.metadata.topics if cluster.metadata is not None else {}
+    topics = cluster.metadata.topics if cluster.metadata is not None else {}
     return [
         partition
         for partition, asked in census.asked.items()
-        if partition.topic in known and known[partition.topic].topic_id == asked.topic_id
+        if partition.topic in topics and topics[partition.topic].topic_id == asked.topic_id
     ]
 
 

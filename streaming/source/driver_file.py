@@ -100,21 +100,21 @@ def read_driver_file(path: str | None) -> DriverRequests:
     if path is None:
         return _NOTHING
     try:
-        found = _STORED.decode(Path(path).read_bytes())
+        stored = _STORED.decode(Path(path).read_bytes())
         requests = frozenset(
             RereadRequest(TopicPartition.parse(text), start, CensusReason(why) if why else None)
-            for text, start, why in found.requests
+            for text, start, why in stored.requests
         )
     except (OSError, ValueError, RecursionError):
         return _NOTHING
-    next_due = NextBarrierDue(*found.next_due) if found.next_due is not None else None
-    return DriverRequests(requests, next_due, found.volumes)
+    next_due = NextBarrierDue(*stored.next_due) if stored.next_due is not None else None
+    return DriverRequests(requests, next_due, stored.volumes)
 
 
 def _volumes(read: Iterable[DataRead]) -> dict[str, TopicVolume]:
     """What all tasks of a micro-batch have read."""
-    found: dict[str, TopicVolume] = {}
-    for one in read:
-        for topic, volume in one.topics.items():
-            found[topic] = volume.plus(found[topic]) if topic in found else volume
-    return found
+    volumes: dict[str, TopicVolume] = {}
+    for data in read:
+        for topic, volume in data.topics.items():
+            volumes[topic] = volume.plus(volumes[topic]) if topic in volumes else volume
+    return volumes

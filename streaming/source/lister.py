@@ -88,10 +88,10 @@ def start_offsets(
     starts: dict[TopicPartition, Offset] = {}
     by_start: dict[_Start, list[TopicPartition]] = {start: [] for start in _Start}
     for partition, topic_id in listed.items():
-        known = previous.positions.get(partition)
-        if is_begun(known) and known.topic_id == topic_id:
+        position = previous.positions.get(partition)
+        if is_begun(position) and position.topic_id == topic_id:
             continue
-        if isinstance(wanted, dict) and partition in wanted and (previous.barrier == 0 or known is not None):
+        if isinstance(wanted, dict) and partition in wanted and (previous.barrier == 0 or position is not None):
             starts[partition] = wanted[partition]
         else:
             by_start[_start(partition, previous, wanted)].append(partition)
@@ -216,12 +216,12 @@ class Lister:
         """
         watched = {at: self.schedule.watched[at] for at in self.schedule.unscanned}
         listed = {
-            at: one for at, one in (self._ask(watched) if watched else {}).items() if isinstance(one, ListedOffset)
+            at: end for at, end in (self._ask(watched) if watched else {}).items() if isinstance(end, ListedOffset)
         }
-        for at, one in behind_at(previous).items():
+        for at, position in behind_at(previous).items():
             answer = answers.get(at)
-            watched[at] = one.topic_id
-            if answer is not None and answer.end is not None and answer.topic_id == one.topic_id:
+            watched[at] = position.topic_id
+            if answer is not None and answer.end is not None and answer.topic_id == position.topic_id:
                 listed[at] = answer.end
         moved = self.looks.moved(listed)
         stable = self._ask(moved, isolation=ends.READ_COMMITTED) if moved else {}
@@ -235,9 +235,10 @@ class Lister:
         """
         starts = self._ask(standing, timestamp=ends.EARLIEST) if standing else {}
         return {
-            at: one
-            for at, one in standing.items()
-            if isinstance(start := starts[at], ListedOffset) and (start.offset < one.offset or one.offset == 0)
+            at: stands_at
+            for at, stands_at in standing.items()
+            if isinstance(start := starts[at], ListedOffset)
+            and (start.offset < stands_at.offset or stands_at.offset == 0)
         }
 
     def take_throttled(self) -> dict[str, DurationMs]:
@@ -284,7 +285,9 @@ class Lister:
         topics = self._cluster.known.topics
         listed = {partition: topics[partition.topic].topic_id for partition in self._data_partitions()}
         missing = {
-            at: one for at, one in previous.looked.items() if self.is_missing(at.topic) and self.options.wants(at.topic)
+            at: look
+            for at, look in previous.looked.items()
+            if self.is_missing(at.topic) and self.options.wants(at.topic)
         }
         return {**missing, **self.budget.looked(previous, listed)}
 
@@ -297,8 +300,8 @@ class Lister:
         if self.budget.is_due(now_s):
             rests = to_read_again(requests)
             scanned = {
-                at: Extent(min(one.offset, rests.get(at, one.offset)), one.listed)
-                for at, one in following.read_positions.items()
+                at: Extent(min(position.offset, rests.get(at, position.offset)), position.listed)
+                for at, position in following.read_positions.items()
                 if is_data(at)
             }
             self.budget.take({**self.looks.extents, **scanned}, now_s)
@@ -310,27 +313,27 @@ class Lister:
         requests a re-read or a census, because a re-created topic causes such requests. If another leader does not
         answer, the metadata is refreshed at once: it may have moved. Then pauses grow with the time of its absence.
         """
-        now, known = time.monotonic(), self._cluster.metadata
+        now, metadata = time.monotonic(), self._cluster.metadata
         self._begin_barrier(now)
         pause_s = self._settled_pause_s if is_settled else self.options.metadata_refresh_s
         pause_s = min(pause_s, self._pause_for_away_s(now))
-        if known is not None and now < self.looked_s + pause_s and names <= known.topics.keys():
+        if metadata is not None and now < self.looked_s + pause_s and names <= metadata.topics.keys():
             return True
         try:
             read_topics = {partition.topic for partition in (*previous.positions, *previous.looked)}
-            known = self._cluster.refresh(names | read_topics)
+            metadata = self._cluster.refresh(names | read_topics)
         except BrokerError:
             return self._cluster.metadata is not None
         self.looked_s = now
         usual_s = self.options.metadata_refresh_s
-        partitions = sum(len(one.partitions) for one in known.topics.values())
+        partitions = sum(len(topic.partitions) for topic in metadata.topics.values())
         self._settled_pause_s = max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
         read: dict[str, set[str]] = {}
-        for at, one in (*previous.positions.items(), *previous.looked.items()):
-            read.setdefault(at.topic, set()).add(one.topic_id)
+        for at, entry in (*previous.positions.items(), *previous.looked.items()):
+            read.setdefault(at.topic, set()).add(entry.topic_id)
         self.absences = Counter({name: self.absences[name] for name in read})
         for name, topic_ids in read.items():
-            topic = known.topics.get(name)
+            topic = metadata.topics.get(name)
             if topic is not None and not topic.is_hidden and topic_ids <= {topic.topic_id, _NEVER_SHOWN}:
                 self.absences.pop(name, None)
             elif topic is not None and topic.is_hidden:
@@ -458,10 +461,10 @@ def _not_yet_scanned(
 ) -> dict[TopicPartition, LookedAt]:
     """Partitions whose scan should begin again, and whose leader has not answered: they are looked at until it has."""
     return {
-        at: one
-        for at, one in previous.looked.items()
+        at: look
+        for at, look in previous.looked.items()
         if at in answers
-        and answers[at].topic_id == one.topic_id
+        and answers[at].topic_id == look.topic_id
         and (answers[at].end is None or answers[at].start is None)
     }
 

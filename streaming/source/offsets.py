@@ -150,7 +150,11 @@ class SourceOffset:
             **({"looked": _looked_out(self.looked)} if self.looked else {}),
             "reread": _starts_out(self.reread),
             "scan_interval_ms": self.scan_interval_ms,
-            **({"standing": {str(at): [*one] for at, one in sorted(self.standing.items())}} if self.standing else {}),
+            **(
+                {"standing": {str(at): [*stands_at] for at, stands_at in sorted(self.standing.items())}}
+                if self.standing
+                else {}
+            ),
             "topics": topics,
             "version": VERSION,
         }
@@ -162,15 +166,15 @@ class SourceOffset:
         Raises:
             CheckpointError: the offset is not txnwatch's, or another version of the source wrote it.
         """
-        found = raw.get("version")
-        if found is None:
+        version = raw.get("version")
+        if version is None:
             raise CheckpointError(
                 "the checkpoint's offset has no version: it is another program's checkpoint; this txnwatch reads "
                 f"version {VERSION}: start with a new --checkpoint directory"
             )
-        if found != VERSION:
+        if version != VERSION:
             raise CheckpointError(
-                f"the checkpoint's offset has version {found}; this txnwatch reads version {VERSION}: start "
+                f"the checkpoint's offset has version {version}; this txnwatch reads version {VERSION}: start "
                 "with a new --checkpoint directory"
             )
         *base, set_by_ms = raw.get("clock", [NO_TIME])
@@ -193,8 +197,8 @@ class SourceOffset:
             CoordinatorAccess(raw["coordinator_view"]),
             ClockBase(*base) if base else None,
             set_by_ms,
-            {TopicPartition.parse(text): StandsAt(*one) for text, one in raw.get("standing", {}).items()},
-            {TopicPartition.parse(text): LookedAt(*one) for text, one in raw.get("looked", {}).items()},
+            {TopicPartition.parse(text): StandsAt(*fields) for text, fields in raw.get("standing", {}).items()},
+            {TopicPartition.parse(text): LookedAt(*fields) for text, fields in raw.get("looked", {}).items()},
         )
 
     @classmethod
@@ -287,7 +291,7 @@ def _position_in(topic_id: str, raw: list[Any] | None) -> Position | NotBegun:
 
 
 def _looked_out(looked: Mapping[TopicPartition, LookedAt]) -> dict[str, list[str | int]]:
-    return {str(at): [one.topic_id, one.bytes_per_offset, one.since] for at, one in sorted(looked.items())}
+    return {str(at): [look.topic_id, look.bytes_per_offset, look.since] for at, look in sorted(looked.items())}
 
 
 def _starts_out(starts: Mapping[TopicPartition, Offset]) -> dict[str, Offset]:

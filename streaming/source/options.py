@@ -234,25 +234,25 @@ def state_keys(buckets: int, partitions: int) -> tuple[int, ...]:
     """The keys of the buckets, for a number of partitions of the state; the first one is 0."""
     first = spark_hash(0)  # its partition has one more, if some have
     free = Counter((first + number) % partitions for number in range(buckets))
-    found: list[int] = []
+    keys: list[int] = []
     for key in itertools.count():
         partition = spark_hash(key) % partitions
         if free[partition]:
             free[partition] -= 1
-            found.append(key)
-            if len(found) == buckets:
+            keys.append(key)
+            if len(keys) == buckets:
                 break
-    return tuple(found)
+    return tuple(keys)
 
 
 def spark_hash(key: int) -> int:
     """The hash by which Spark distributes a 32-bit integer that is not negative: Murmur3, as a signed number."""
     mixed = _rotated(key * 0xCC9E2D51 & _BITS, 15) * 0x1B873593 & _BITS
-    found = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _BITS) ^ 4
-    found = (found ^ found >> 16) * 0x85EBCA6B & _BITS
-    found = (found ^ found >> 13) * 0xC2B2AE35 & _BITS
-    found ^= found >> 16
-    return found - (1 << 32) if found >> 31 else found
+    hashed = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _BITS) ^ 4
+    hashed = (hashed ^ hashed >> 16) * 0x85EBCA6B & _BITS
+    hashed = (hashed ^ hashed >> 13) * 0xC2B2AE35 & _BITS
+    hashed ^= hashed >> 16
+    return hashed - (1 << 32) if hashed >> 31 else hashed
 
 
 def _rotated(value: int, by: int) -> int:

@@ -100,7 +100,7 @@ def plan(
     previous: SourceOffset, listing: Listing, limits: Limits, reread: Mapping[TopicPartition, Offset]
 ) -> SourceOffset:
     """The next offset: one barrier later, as far as the limits allow; `reread` has offsets to go back to."""
-    known = {
+    positions = {
         partition: position
         for partition, position in previous.positions.items()
         if partition in listing.answers and listing.answers[partition].topic_id == position.topic_id
@@ -108,13 +108,13 @@ def plan(
     begun = {
         partition: min(answer.start, answer.end.offset)
         for partition, answer in listing.answers.items()
-        if answer.end is not None and answer.start is not None and not is_begun(known.get(partition))
+        if answer.end is not None and answer.start is not None and not is_begun(positions.get(partition))
     }
-    stood = {partition: position.offset for partition, position in known.items() if isinstance(position, Position)}
+    stood = {partition: position.offset for partition, position in positions.items() if isinstance(position, Position)}
     back = {
         partition: min(start, stood[partition])
         for partition, start in reread.items()
-        if partition in known and _may_go_back(known[partition], listing.answers[partition])
+        if partition in positions and _may_go_back(positions[partition], listing.answers[partition])
     }
     starts = {**stood, **begun, **back}
     set_ms = set_by_ms(previous.clock_base, listing.clock_base)
@@ -125,12 +125,12 @@ def plan(
         data_listed_ms=listing.data_listed_ms,
         coordinator_listed_ms=listing.coordinator_listed_ms,
         positions={
-            partition: _position(known.get(partition), answer, ends.get(partition))
+            partition: _position(positions.get(partition), answer, ends.get(partition))
             for partition, answer in listing.answers.items()
         },
         begun=begun,
         reread=back,
-        gone=_gone(previous, known, listing),
+        gone=_gone(previous, positions, listing),
         backlog_end=_backlog_end(previous, listing, begun, back),
         scan_interval_ms=listing.scan_interval_ms,
         coordinator_access=listing.coordinator_access,
@@ -141,15 +141,15 @@ def plan(
     )
 
 
-def _gone(previous: SourceOffset, known: Collection[TopicPartition], listing: Listing) -> dict[TopicPartition, str]:
+def _gone(previous: SourceOffset, answered: Collection[TopicPartition], listing: Listing) -> dict[TopicPartition, str]:
     """Partitions that are in the cluster no longer; a change between scan and look is no end."""
-    now = {at: one.topic_id for at, one in listing.looked.items()}
+    now = {at: look.topic_id for at, look in listing.looked.items()}
     scanned_again = {at: listing.answers[at].topic_id for at in previous.looked.keys() & listing.answers.keys()}
-    before = {at: one.topic_id for at, one in (*previous.positions.items(), *previous.looked.items())}
+    before = {at: entry.topic_id for at, entry in (*previous.positions.items(), *previous.looked.items())}
     return {
         partition: topic_id
         for partition, topic_id in before.items()
-        if partition not in known
+        if partition not in answered
         and topic_id not in {now.get(partition), scanned_again.get(partition)}
         and (topic_id or is_begun(previous.positions.get(partition)))  # else only the name was known
     }
@@ -167,7 +167,7 @@ def _backlog_end(
     existed before, but was not visible. A partition found later keeps the entry 0 until its reading begins, because its
     first answer may come some barriers after its name.
     """
-    found: dict[TopicPartition, Offset] = {}
+    backlog_ends: dict[TopicPartition, Offset] = {}
     for partition, answer in listing.answers.items():
         if is_data(partition):
             continue
@@ -179,19 +179,19 @@ def _backlog_end(
             kept = answer.end.offset
         kept = kept if answer.end is None else min(kept, answer.end.offset)
         if kept > 0 or (was_made_later and partition not in begun):
-            found[partition] = kept
-    return found
+            backlog_ends[partition] = kept
+    return backlog_ends
 
 
-def _may_go_back(known: Position | NotBegun, answer: ListedPartition) -> bool:
+def _may_go_back(position: Position | NotBegun, answer: ListedPartition) -> bool:
     """Whether a re-read is safe now. A truncation must be ruled out first.
 
     Only a read that continues at the last position, with its leader epoch, detects a truncation. A read that starts
     further back would read the new log and leave data of the old log in the state.
     """
-    if not isinstance(known, Position) or answer.end is None:
+    if not isinstance(position, Position) or answer.end is None:
         return False
-    return answer.end.leader_epoch == known.epoch and answer.end.offset >= known.offset
+    return answer.end.leader_epoch == position.epoch and answer.end.offset >= position.offset
 
 
 def _ends(
@@ -233,16 +233,16 @@ def _fill(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartit
     return allowed
 
 
-def _position(known: Position | NotBegun | None, answer: ListedPartition, end: Offset | None) -> Position | NotBegun:
+def _position(position: Position | NotBegun | None, answer: ListedPartition, end: Offset | None) -> Position | NotBegun:
     if end is not None and answer.end is not None:
         epoch = answer.end.leader_epoch
         assert epoch is not None  # see ListedPartition
         listed = answer.end
         now = Position(answer.topic_id, end, epoch, listed.offset, listed.leader, connection=listed.connection)
-        if end >= listed.offset or not isinstance(known, Position) or known.read_under == epoch:
+        if end >= listed.offset or not isinstance(position, Position) or position.read_under == epoch:
             return now
-        return replace(now, whole_epoch=known.read_under)
-    return replace(known, is_stale=True) if isinstance(known, Position) else NotBegun(answer.topic_id)
+        return replace(now, whole_epoch=position.read_under)
+    return replace(position, is_stale=True) if isinstance(position, Position) else NotBegun(answer.topic_id)
 
 
 # What the job asks its source for after a batch: ranges to read again, partitions to describe.
@@ -364,9 +364,9 @@ def to_describe(requests: Iterable[RereadRequest], previous: SourceOffset) -> se
 
 def to_read_again(requests: Iterable[RereadRequest]) -> dict[TopicPartition, Offset]:
     """Where to read again from: a whole coordinator partition from its beginning, a data partition from a gap."""
-    found: dict[TopicPartition, Offset] = {}
+    starts: dict[TopicPartition, Offset] = {}
     for request in requests:
         if not is_of_census(request):
             start = request.start or FIRST_OFFSET
-            found[request.partition] = min(start, found.get(request.partition, start))
-    return found
+            starts[request.partition] = min(start, starts.get(request.partition, start))
+    return starts

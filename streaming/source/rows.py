@@ -134,8 +134,8 @@ class RowFormat:
 
     def record_batch(self, rows: Iterable[Row]) -> pa.RecordBatch:
         """Rows as one Arrow batch."""
-        known = list(rows)
-        columns = [pa.array([row.get(column.name) for row in known], column.type) for column in self.schema]
+        all_rows = list(rows)
+        columns = [pa.array([row.get(column.name) for row in all_rows], column.type) for column in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 

@@ -53,14 +53,14 @@ def beyond(
         rank: of a topic; a lower rank is scanned first, whatever it writes.
     """
     before = set(looked)
-    total, found = 0.0, before - rates.keys()
+    total, to_look_at = 0.0, before - rates.keys()
     for at in sorted(rates, key=lambda at: (rank(at.topic), at in before, rates[at], at)):
         limit = budget * RETURN_SHARE if at in before else budget
         if total + rates[at] <= limit:
             total += rates[at]
         else:
-            found.add(at)
-    return found
+            to_look_at.add(at)
+    return to_look_at
 
 
 class ScanBudget:
@@ -95,8 +95,8 @@ class ScanBudget:
     def learn(self, volumes: Mapping[str, TopicVolume]) -> None:
         """Takes what was read of each topic."""
         for topic, volume in volumes.items():
-            known = self._read.get(topic, TopicVolume(0, 0, has_transactions=False))
-            kept = known._replace(offsets=int(_KEPT_READ * known.offsets), bytes=int(_KEPT_READ * known.bytes))
+            before = self._read.get(topic, TopicVolume(0, 0, has_transactions=False))
+            kept = before._replace(offsets=int(_KEPT_READ * before.offsets), bytes=int(_KEPT_READ * before.bytes))
             self._read[topic] = volume.plus(kept)
 
     def take(self, extents: Mapping[TopicPartition, Extent], now_s: float) -> None:
@@ -120,16 +120,16 @@ class ScanBudget:
         """
         if self._bytes_per_s is None:
             return {}
-        known = {at: one for at, one in previous.looked.items() if listed.get(at) == one.topic_id}
+        looks = {at: look for at, look in previous.looked.items() if listed.get(at) == look.topic_id}
         if not self._is_known_anew:
-            return known
+            return looks
         self._is_known_anew = False
-        sizes = {at: self._size(at, known) for at in self._offsets_per_s.keys() & listed.keys()}
+        sizes = {at: self._size(at, looks) for at in self._offsets_per_s.keys() & listed.keys()}
         rates = {at: size * self._to_read_per_s(at) for at, size in sizes.items() if size is not None}
-        chosen = beyond(self._bytes_per_s, rates, known, self._rank)
+        chosen = beyond(self._bytes_per_s, rates, looks, self._rank)
         barrier = BarrierNumber(previous.barrier + 1)
         return {
-            at: known[at] if at in known else LookedAt(listed[at], round(sizes[at] or 0) or 1, barrier) for at in chosen
+            at: looks[at] if at in looks else LookedAt(listed[at], round(sizes[at] or 0) or 1, barrier) for at in chosen
         }
 
     def _to_read_per_s(self, at: TopicPartition) -> float:
@@ -137,11 +137,11 @@ class ScanBudget:
         backlog = 0 if self._wants_backlog else self._extents[at].end - self._extents[at].start
         return self._offsets_per_s[at] + backlog / WINDOW_S
 
-    def _size(self, at: TopicPartition, known: Mapping[TopicPartition, LookedAt]) -> float | None:
+    def _size(self, at: TopicPartition, looks: Mapping[TopicPartition, LookedAt]) -> float | None:
         read = self._read.get(at.topic)
         if read is not None and read.offsets > 0:
             return read.bytes / read.offsets
-        return known[at].bytes_per_offset if at in known else None
+        return looks[at].bytes_per_offset if at in looks else None
 
     def _rank(self, topic: str) -> int:
         """Named topics first; topics in which no transaction was seen last."""
@@ -151,13 +151,13 @@ class ScanBudget:
 
 def data_read(reads: Iterable[RangeReading[Fold]]) -> Iterator[DataRead]:
     """What a task has read of each topic."""
-    found: dict[str, TopicVolume] = {}
+    volumes: dict[str, TopicVolume] = {}
     for read in reads:
         folds = [fold for fold in (*read.earlier, read.fold) if isinstance(fold, PartitionFold)]
         offsets = sum(fold.position - fold.start for fold in folds)
         if offsets > 0:
             volume = TopicVolume(offsets, read.size, any(fold.producers for fold in folds))
             topic = read.partition.topic
-            found[topic] = volume.plus(found[topic]) if topic in found else volume
-    if found:
-        yield DataRead(found)
+            volumes[topic] = volume.plus(volumes[topic]) if topic in volumes else volume
+    if volumes:
+        yield DataRead(volumes)

@@ -100,10 +100,10 @@ class StandingLooks:
         self._number += 1
         for at, end in ends.items():
             before, answer = self._looks.get(at), stable.get(at)
-            known = answer if answer is not None else before
-            if known is None or isinstance(known, Problem):
+            latest = answer if answer is not None else before
+            if latest is None or isinstance(latest, Problem):
                 continue  # the leader has not answered: the next look compares with the one before
-            stands_at = known.stable if isinstance(known, StandingLook) else known.offset
+            stands_at = latest.stable if isinstance(latest, StandingLook) else latest.offset
             now = StandingLook(watched[at], end.offset, end.leader_epoch, stands_at, barrier)
             if before is not None and before.is_below_end and before.place == now.place:
                 now = self._standing(at, before, now)

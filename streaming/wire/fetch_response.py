@@ -207,13 +207,13 @@ class RecordSkipper:
         """Reads up to the records of the next partition; False if they are not here yet, or there are no more."""
         reader = Reader(buffer[:filled], self._at)
         try:
-            found = self._found(reader)
+            counts_and_size = self._found(reader)
         except WireError:
             return False  # cut off
-        if found is None:
+        if counts_and_size is None:
             self._stop()
             return False
-        self._topics, self._partitions, size = found
+        self._topics, self._partitions, size = counts_and_size
         self._at, self._records_end = reader.position, reader.position + size
         return True
 

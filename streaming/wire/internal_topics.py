@@ -52,7 +52,7 @@ _REMEMBERED = 1 << 13  # sets of partitions: a producer writes the same one in m
 
 @lru_cache(_REMEMBERED)
 def _participants(partitions: TopicPartitions) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic, one) for topic, numbers in partitions for one in numbers)
+    return frozenset(TopicPartition(topic, number) for topic, numbers in partitions for number in numbers)
 
 
 @dataclass(slots=True, unsafe_hash=True)  # frozen would triple the cost of making one
@@ -230,7 +230,11 @@ _NOWHERE = 1 << 62  # beyond every end, so a comparison with the end fails
 # The version of the client by the bytes behind the times, without the previous producer id; the last of them is the
 # number of headers. Version 0 has only that.
 _ENDS = {b"\0": 0, b"\0\0": 0, b"\1\0\x08\0": 0}
-_ENDS |= {begin + b"\2\2\0%c\0" % one: one for begin in (b"\1", b"\2\0\x08") for one in range(10)}
+_ENDS |= {
+    begin + b"\2\2\0%c\0" % client_version: client_version
+    for begin in (b"\1", b"\2\0\x08")
+    for client_version in range(10)
+}
 _SIZES_OF_ENDS = (frozenset({1}), frozenset({2, 6, 12, 16}))  # with the previous producer id, by version
 _WITH_PREVIOUS = 12  # and more
 
@@ -283,12 +287,12 @@ def _has_new_layout(raw: bytes, at: int, shape: tuple[bytes, ...]) -> bool:
         layout = _followed(batch, "8xq" if attributes else "q8x")
     except (WireError, IndexError, struct.error):
         return False
-    known = _layouts.get(shape, [])
-    if layout is None or len(known) >= _MOST_OF_A_SHAPE or any(layout[1:] == one[1:] for one in known):
+    layouts = _layouts.get(shape, [])
+    if layout is None or len(layouts) >= _MOST_OF_A_SHAPE or any(layout[1:] == other[1:] for other in layouts):
         return False
     if len(_layouts) >= _MOST_LAYOUTS:
         _layouts.clear()
-    _layouts.setdefault(shape, known).append(layout)
+    _layouts.setdefault(shape, layouts).append(layout)
     return True
 
 
@@ -333,8 +337,8 @@ def _laid_out(
 @lru_cache(_REMEMBERED)
 def quick_participants(version: int, encoded: bytes) -> frozenset[TopicPartition]:
     """As TransactionLogValue.participants, of encoded partitions that `quick_decode` has accepted."""
-    found = _partitions(Reader(encoded), flexible=version >= 1)
-    return _participants(found) if found else NO_PARTICIPANTS
+    partitions = _partitions(Reader(encoded), flexible=version >= 1)
+    return _participants(partitions) if partitions else NO_PARTICIPANTS
 
 
 @lru_cache(_REMEMBERED)

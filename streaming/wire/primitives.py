@@ -131,18 +131,18 @@ class Reader:
 _MOST_LATER_VERSIONS = 20  # a version above that is none: the bytes are something else
 
 
-def check_version(found: int, highest: int, field: str) -> None:
+def check_version(version: int, highest: int, field: str) -> None:
     """Checks that a version is known.
 
     Raises:
         LaterVersionError: a newer broker can have written it.
         WireError: no broker writes it.
     """
-    if highest < found <= highest + _MOST_LATER_VERSIONS:
+    if highest < version <= highest + _MOST_LATER_VERSIONS:
         expected = f"0 to {highest} (if the broker is newer, upgrade txnwatch)"
-        raise LaterVersionError(field, 0, found, expected)
-    if not 0 <= found <= highest:
-        raise WireError(field, 0, found, f"0 to {highest}")
+        raise LaterVersionError(field, 0, version, expected)
+    if not 0 <= version <= highest:
+        raise WireError(field, 0, version, f"0 to {highest}")
 
 
 # Kafka's value of an absent id, epoch, offset or time. The code above this package has None instead.

@@ -143,23 +143,23 @@ class OpenInDump(NamedTuple):
 
 def open_in_dump(batches: Iterable[PrintedBatch]) -> list[OpenInDump]:
     """The transactions that are open at the end of the dump, the oldest first; a control batch ends those before it."""
-    found: dict[tuple[TopicPartition | None, ProducerId], OpenInDump] = {}
-    for one in batches:
-        key = one.partition, one.producer_id
-        if one.is_control:
-            found.pop(key, None)
-        elif one.is_transactional and one.producer_id >= 0:
-            known = found.get(key)
-            start = known.start_offset if known is not None else one.base_offset
-            groups = (*(known.groups if known is not None else ()), *one.groups)
-            found[key] = OpenInDump(*key, one.producer_epoch, start, tuple(dict.fromkeys(groups)))
-    return sorted(found.values(), key=lambda one: (str(one.partition), one.start_offset))
+    transactions: dict[tuple[TopicPartition | None, ProducerId], OpenInDump] = {}
+    for batch in batches:
+        key = batch.partition, batch.producer_id
+        if batch.is_control:
+            transactions.pop(key, None)
+        elif batch.is_transactional and batch.producer_id >= 0:
+            before = transactions.get(key)
+            start = before.start_offset if before is not None else batch.base_offset
+            groups = (*(before.groups if before is not None else ()), *batch.groups)
+            transactions[key] = OpenInDump(*key, batch.producer_epoch, start, tuple(dict.fromkeys(groups)))
+    return sorted(transactions.values(), key=lambda transaction: (str(transaction.partition), transaction.start_offset))
 
 
 def _partition_of(line: str) -> TopicPartition | None:
     folder = line.replace("\\", "/").rpartition("/")[0].rpartition("/")[2]
-    found = _FOLDER.fullmatch(folder)
-    return TopicPartition(found["topic"], int(found["number"])) if found is not None else None
+    match = _FOLDER.fullmatch(folder)
+    return TopicPartition(match["topic"], int(match["number"])) if match is not None else None
 
 
 def _batch(fields: dict[str, str], line: int, partition: TopicPartition | None) -> PrintedBatch:

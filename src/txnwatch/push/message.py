@@ -95,8 +95,8 @@ def page_of(external_url: str | None, incident_id: str | None = None) -> str:
 
 def summary_of(event: IncidentEvent) -> str:
     """What it is about, on one line."""
-    found = f"{harmless(event.cluster, _LONGEST_PLACE)}: {place_of(event)}: Kafka transaction {words_of(event)}"
-    return found if event.is_open else f"{found}: {how_it_ended(event)}, after {duration_text(event.age_ms)}"
+    subject = f"{harmless(event.cluster, _LONGEST_PLACE)}: {place_of(event)}: Kafka transaction {words_of(event)}"
+    return subject if event.is_open else f"{subject}: {how_it_ended(event)}, after {duration_text(event.age_ms)}"
 
 
 def place_of(event: IncidentEvent) -> str:
@@ -134,10 +134,10 @@ _LABELS: Final = {
 
 def parts_of(told: Iterable[Told]) -> dict[str, str]:
     """The statements by their kinds, in the order of the lines; the end of what is over comes first."""
-    found = list(told)
-    steps = [one.text for one in found if one.kind is StatementKind.NEXT]
+    statements = list(told)
+    steps = [statement.text for statement in statements if statement.kind is StatementKind.NEXT]
     kinds = _ORDER if steps else (StatementKind.ENDS, *_ORDER)
-    parts = {**sentences(found, *kinds), _NEXT: " ".join(steps[:1]), _THEN: " ".join(steps[1:])}
+    parts = {**sentences(statements, *kinds), _NEXT: " ".join(steps[:1]), _THEN: " ".join(steps[1:])}
     return {name: text for name, text in parts.items() if text}
 
 
@@ -182,5 +182,7 @@ def _inert(text: str) -> str:
     return printable(_DOMAIN.sub(_escaped, without_markup(text)))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return "".join(f"\\x{ord(one):02x}" if ord(one) <= 0xFF else f"\\u{ord(one):04x}" for one in found[0])
+def _escaped(match: re.Match[str]) -> str:
+    return "".join(
+        f"\\x{ord(character):02x}" if ord(character) <= 0xFF else f"\\u{ord(character):04x}" for character in match[0]
+    )

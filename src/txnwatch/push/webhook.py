@@ -279,10 +279,10 @@ class Webhook(TargetThread):
 
     def _is_last(self, event: IncidentEvent) -> None:
         """Keeps what the next event of an incident is compared with."""
-        known = self._last.get(event.incident_id)
+        last = self._last.get(event.incident_id)
         if not event.is_open:
             self._last.pop(event.incident_id, None)
-        elif known is None or known.sequence < event.sequence:
+        elif last is None or last.sequence < event.sequence:
             self._last[event.incident_id] = event
 
     def _put_back(self) -> None:
