@@ -241,30 +241,32 @@ class KafkaOperatorsTopic:
     def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
         """See OperatorsTopic."""
         wanted = incident.cluster_id, incident.span, incident.txn_start_offset
-        found = self.open_incidents(
-            lambda known: (
-                (known.cluster_id, known.span, known.txn_start_offset) == wanted
-                and known.verdict == incident.verdict
-                and is_usable(known, incident.cluster_id, None)
+        incidents = self.open_incidents(
+            lambda event: (
+                (event.cluster_id, event.span, event.txn_start_offset) == wanted
+                and event.verdict == incident.verdict
+                and is_usable(event, incident.cluster_id, None)
             )
         )
         # The first id of the span is computed; any other one comes from the topic, where it may be forged.
-        return next((known for known in found if known.incident_id == known.first_id), found[0] if found else None)
+        return next(
+            (event for event in incidents if event.incident_id == event.first_id), incidents[0] if incidents else None
+        )
 
     def open_incidents(self, is_wanted: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:
         """The last events of the open incidents of watches that a filter selects."""
-        open_ones = (known for known in self._known.values() if known.is_open and not known.is_by_hand)
-        return [known for known in open_ones if is_wanted(known)]
+        open_ones = (event for event in self._known.values() if event.is_open and not event.is_by_hand)
+        return [event for event in open_ones if is_wanted(event)]
 
     def publish(self, event: IncidentEvent) -> None:
         """See OperatorsTopic. After the announcement, what another writer has published is no problem."""
         ours = fitting(self._with_principal(event))
-        known = self._latest(ours)
-        is_behind = known is not None and (not known.is_open or known.sequence >= ours.sequence)
+        last = self._latest(ours)
+        is_behind = last is not None and (not last.is_open or last.sequence >= ours.sequence)
         is_announced = ours.incident_id in self._announced
         if not is_announced and is_behind:
             raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")
-        if known is not None and not known.is_open:
+        if last is not None and not last.is_open:
             return  # a watch has published the end, with the result
         self._topic.publish([ours])
         if not is_announced and self._log is not None:
@@ -299,8 +301,8 @@ class KafkaOperatorsTopic:
         if self._log is not None:
             self._take(self._log.new_records())
 
-    def _take(self, found: Iterable[TopicRecord]) -> None:
-        events = [one for one in found if isinstance(one, IncidentEvent)]
+    def _take(self, records: Iterable[TopicRecord]) -> None:
+        events = [record for record in records if isinstance(record, IncidentEvent)]
         self._known = latest([*self._known.values(), *events])
         for event in events:
             self._first.setdefault((event.cluster_id, event.event_id), event)

@@ -281,9 +281,9 @@ class Keys:
         if signature is None:
             return SkipReason.UNSIGNED
         given = signature if isinstance(signature, bytes) else signature.encode(errors="replace")
-        own = [f"{_VERSION}={_digest(one, place, key, value)}".encode() for one in self._keys]
+        own = [f"{_VERSION}={_digest(signing_key, place, key, value)}".encode() for signing_key in self._keys]
         # All keys are compared, so that the duration does not show which one fits.
-        return None if sum([hmac.compare_digest(given, one) for one in own]) else SkipReason.BAD_SIGNATURE
+        return None if sum([hmac.compare_digest(given, expected) for expected in own]) else SkipReason.BAD_SIGNATURE
 
 
 def topic_place(cluster_id: str, topic: str) -> str:
@@ -469,7 +469,7 @@ class RegistryCodec:
 def _stamp(path: Path) -> tuple[int, ...]:
     """What changes with a file; empty while there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ()
-    return (found.st_ino, found.st_size, found.st_mtime_ns)
+    return (status.st_ino, status.st_size, status.st_mtime_ns)

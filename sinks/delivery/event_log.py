@@ -199,11 +199,11 @@ class EventLog:
     def _partitions(self) -> list[int]:
         metadata = self._consumer.list_topics(self._topic, timeout=self._timeout_s)
         self._place = topic_place(metadata.cluster_id or "", self._topic)
-        found = metadata.topics[self._topic]
-        if found.error is not None:
-            hint = _NO_READ if _is_refused(found.error) else "has `txnwatch run` been started on this cluster?"
-            raise BrokerError(f"events topic {self._topic!r}: {found.error.str()}: {hint}")
-        return list(found.partitions)
+        topic = metadata.topics[self._topic]
+        if topic.error is not None:
+            hint = _NO_READ if _is_refused(topic.error) else "has `txnwatch run` been started on this cluster?"
+            raise BrokerError(f"events topic {self._topic!r}: {topic.error.str()}: {hint}")
+        return list(topic.partitions)
 
     def _take(self, message: Message) -> None:
         self._note_place(message)
@@ -215,17 +215,17 @@ class EventLog:
     def _decoded(self) -> Iterator[TopicRecord]:
         while self._undecoded:
             message = self._undecoded[0]
-            found: TopicRecord | None
+            record: TopicRecord | None
             try:
-                found = self._found(message)
+                record = self._found(message)
             except RegistryUnavailableError as exc:
                 raise BrokerError(str(exc)) from exc
             except BadEventError as exc:
                 where = f"{message.topic()}-{message.partition()}@{message.offset()}"
-                found = BadEventError(exc.why, f"{where}: {exc}", _key_of(message) if _is_incidents(message) else None)
+                record = BadEventError(exc.why, f"{where}: {exc}", _key_of(message) if _is_incidents(message) else None)
             self._undecoded.popleft()
-            if found is not None:
-                yield found
+            if record is not None:
+                yield record
 
     def _found(self, message: Message) -> TopicRecord | None:
         """The decoded record; None for a tombstone whose key is no incident id.

@@ -259,10 +259,10 @@ def ensure_topic(client_config: Mapping[str, Any], topic: str, *, timeout_s: flo
     """
     admin = AdminClient({**client_config, **NO_CLIENT_LOG, "client.id": "txnwatch-events"})
     try:
-        known = admin.list_topics(timeout=timeout_s)
-        if topic in known.topics:
+        metadata = admin.list_topics(timeout=timeout_s)
+        if topic in metadata.topics:
             return _compaction_warning(admin, topic, timeout_s)
-        wanted = NewTopic(topic, 1, min(_REPLICAS, len(known.brokers)), config=_CONFIG)
+        wanted = NewTopic(topic, 1, min(_REPLICAS, len(metadata.brokers)), config=_CONFIG)
         admin.create_topics([wanted], operation_timeout=timeout_s)[topic].result(timeout_s)
     except KafkaException as exc:
         error = exc.args[0]
@@ -279,10 +279,10 @@ def ensure_topic(client_config: Mapping[str, Any], topic: str, *, timeout_s: flo
 def _compaction_warning(admin: AdminClient, topic: str, timeout_s: float) -> str | None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
-        found = admin.describe_configs([resource])[resource].result(timeout_s)
+        settings = admin.describe_configs([resource])[resource].result(timeout_s)
     except KafkaException:
         return None  # no right to read the setting: no warning
-    policy = str(found["cleanup.policy"].value)
+    policy = str(settings["cleanup.policy"].value)
     if "compact" in policy:
         return None
     return (

@@ -237,10 +237,10 @@ class FailingTarget(NamedTuple):
 
 def failing_targets(outboxes: Iterable[Outbox | MirrorQueue]) -> list[FailingTarget]:
     """The destinations whose last attempt failed."""
-    found = ((outbox, outbox.tally) for outbox in outboxes)
+    tallies = ((outbox, outbox.tally) for outbox in outboxes)
     return [
         FailingTarget(outbox.name, outbox.waiting, tally.oldest_ms, tally.error)
-        for outbox, tally in found
+        for outbox, tally in tallies
         if tally.error is not None
     ]
 
@@ -320,9 +320,14 @@ class OpenList:
         if not (self._changed.is_due(now_ms) and self._away.is_due(now_ms)):
             return
         transactions = (
-            one for finding in emitted if isinstance(finding, OpenTransactions) for one in finding.transactions
+            transaction
+            for finding in emitted
+            if isinstance(finding, OpenTransactions)
+            for transaction in finding.transactions
         )
-        oldest = tuple(sorted(transactions, key=lambda one: (one.since_ms, one.producer_id))[:SHOWN])
+        oldest = tuple(
+            sorted(transactions, key=lambda transaction: (transaction.since_ms, transaction.producer_id))[:SHOWN]
+        )
         if oldest == self._shown and not self._unchanged.is_due(now_ms):
             return
         try:
@@ -436,8 +441,8 @@ class BackgroundMirror:
         """See MirrorQueue."""
         with self._lock:
             oldest_ms = self._inbox[0].time_ms if self._inbox else None
-        found = self._outbox.tally
-        return found if found.oldest_ms is not None else found._replace(oldest_ms=oldest_ms)
+        tally = self._outbox.tally
+        return tally if tally.oldest_ms is not None else tally._replace(oldest_ms=oldest_ms)
 
     def put(self, events: Sequence[IncidentEvent]) -> None:
         """See MirrorQueue."""

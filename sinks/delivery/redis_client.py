@@ -119,8 +119,8 @@ def said(exc: redis.RedisError) -> str:
     message, has_objects, objects = str(exc).partition(" : <")
     if not has_objects:
         return message
-    found = [f"{host}:{port} ({why})" for host, port, why in _OF_A_SENTINEL.findall(objects)]
-    return f"{message}: {', '.join(found)}" if found else message
+    servers = [f"{host}:{port} ({why})" for host, port, why in _OF_A_SENTINEL.findall(objects)]
+    return f"{message}: {', '.join(servers)}" if servers else message
 
 
 def hint_of(exc: redis.RedisError) -> str:
@@ -130,11 +130,11 @@ def hint_of(exc: redis.RedisError) -> str:
 
 def _reason(exc: redis.RedisClusterException) -> redis.RedisError:
     """The refusal that is the cause: redis-py reports it as a server without cluster mode."""
-    found: BaseException | None = exc
-    while found is not None:
-        if isinstance(found, redis.exceptions.NoPermissionError):
-            return redis.exceptions.NoPermissionError(str(found))
-        found = found.__cause__ or found.__context__
+    cause: BaseException | None = exc
+    while cause is not None:
+        if isinstance(cause, redis.exceptions.NoPermissionError):
+            return redis.exceptions.NoPermissionError(str(cause))
+        cause = cause.__cause__ or cause.__context__
     return redis.ConnectionError(str(exc))
 
 
@@ -151,8 +151,8 @@ def _address(url: str) -> _Address:
     service, _, database = unquote(parts.path.strip("/")).partition("/")
     if kind == _CLUSTER and parts.path.strip("/"):
         raise ValueError("a cluster has no databases")
-    one = parts._replace(netloc=parts.netloc.replace(",".join(places), places[0]), path=f"/{int(database or 0)}")
-    options = dict(parse_url(one.geturl()))
+    first_url = parts._replace(netloc=parts.netloc.replace(",".join(places), places[0]), path=f"/{int(database or 0)}")
+    options = dict(parse_url(first_url.geturl()))
     for name in ("host", "port"):
         options.pop(name, None)
     if options.pop("connection_class", None) is SSLConnection:

@@ -64,14 +64,14 @@ def read_shown(url: str, keys: Keys | None = None) -> RedisIncidents:
             message = "has no keys of txnwatch: expected a Redis that `txnwatch run --redis-url` writes to"
             raise SinkError(f"{where} {message}")
         unread: dict[str, str] = {}
-        found = [event for prefix in prefixes for event in _open_under(client, prefix, unread)]
+        events = [event for prefix in prefixes for event in _open_under(client, prefix, unread)]
         beats = [beat for prefix in prefixes for beat in _heartbeats_under(client, prefix, keys, unread)]
     except redis.RedisError as exc:
         raise SinkError(f"{where}: {said(exc)}") from exc
     finally:
         client.close()
     clusters = [prefix.removeprefix(_BEGIN).removesuffix(_END) for prefix in prefixes]
-    return RedisIncidents(clusters, sorted(found, key=lambda event: event.open_since_ms), beats, unread)
+    return RedisIncidents(clusters, sorted(events, key=lambda event: event.open_since_ms), beats, unread)
 
 
 def _heartbeats_under(
@@ -103,7 +103,7 @@ def _heartbeats_under(
 
 def _literal(text: str) -> str:
     """The text as a Redis pattern that matches only this text."""
-    return "".join(f"\\{one}" if one in "*?[]^\\" else one for one in text)
+    return "".join(f"\\{char}" if char in "*?[]^\\" else char for char in text)
 
 
 def _open_under(
@@ -175,11 +175,11 @@ class RefusedCommand(NamedTuple):
 
 def _multi(client: Any, key: str) -> None:  # noqa: ANN401 - redis-py types answers as anything
     """Begins a transaction on a connection of its own, which is then closed: that discards the transaction."""
-    with _node(client, key).client() as one:
+    with _node(client, key).client() as own_client:
         try:
-            one.execute_command("MULTI")
+            own_client.execute_command("MULTI")
         finally:
-            one.connection.disconnect()
+            own_client.connection.disconnect()
 
 
 def _exec(client: Any, key: str) -> None:  # noqa: ANN401
@@ -250,8 +250,8 @@ def refused_commands(url: str) -> list[RefusedCommand]:
             try:
                 attempt(client, key)
             except redis.ResponseError as exc:
-                found = _refusal(name, exc)
-                refused.setdefault(found.command, found)
+                refusal = _refusal(name, exc)
+                refused.setdefault(refusal.command, refusal)
         _delete(client, key)
     finally:
         client.close()

@@ -63,12 +63,12 @@ class EvidenceFile:
             except ValueError as exc:
                 problems.append(exc)
         if problems:
-            found = f"evidence about {len(problems)} of {len(lines)} hanging transactions from before this start"
-            self._report(f"{self._path}: {found} cannot be read, and is collected again: {problems[0]}")
+            unreadable = f"evidence about {len(problems)} of {len(lines)} hanging transactions from before this start"
+            self._report(f"{self._path}: {unreadable} cannot be read, and is collected again: {problems[0]}")
 
     def keep(self, kept: StoredFindings) -> None:
         """See EvidenceStore."""
-        lines = [json.dumps(kept.markers), *(encode_evidence(one) for one in kept.evidence)]
+        lines = [json.dumps(kept.markers), *(encode_evidence(evidence) for evidence in kept.evidence)]
         text = "".join(f"{line}\n" for line in lines)
         temporary = self._path.with_suffix(".new")
         try:
@@ -97,7 +97,9 @@ FORMAT = 2
 def _with_names(of: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """A copy of a record's type that is encoded as an object with the names of its fields."""
     fields = msgspec.structs.fields(of)
-    named: list[Any] = [(one.name, one.type) if one.required else (one.name, one.type, one.default) for one in fields]
+    named: list[Any] = [
+        (field.name, field.type) if field.required else (field.name, field.type, field.default) for field in fields
+    ]
     return msgspec.defstruct(of.__name__, named)
 
 
@@ -151,17 +153,19 @@ def decode_evidence(line: str) -> StoredEvidence:
         ValueError: a value is missing or has another type, the line has another format, or it is nested too deeply.
     """
     try:
-        found = _LINES.decode(line)
+        stored = _LINES.decode(line)
     except RecursionError:
         raise ValueError("expected evidence, found values that are nested too deeply") from None
-    if found.format != FORMAT:
-        raise ValueError(f"expected format {FORMAT}, found {found.format}")
+    if stored.format != FORMAT:
+        raise ValueError(f"expected format {FORMAT}, found {stored.format}")
     return StoredEvidence(
-        (found.topic_id, TopicPartition(found.topic, found.partition), found.producer_id),
-        SpanData(found.start_offset, found.producer_epoch, found.last_sequence, found.last_timestamp_ms),
-        found.outcome,
-        Witness(CoordinatorView(**msgspec.structs.asdict(view)), found.log_epoch, found.is_begun_under_it, found.proof)
-        if (view := found.witness) is not None
+        (stored.topic_id, TopicPartition(stored.topic, stored.partition), stored.producer_id),
+        SpanData(stored.start_offset, stored.producer_epoch, stored.last_sequence, stored.last_timestamp_ms),
+        stored.outcome,
+        Witness(
+            CoordinatorView(**msgspec.structs.asdict(view)), stored.log_epoch, stored.is_begun_under_it, stored.proof
+        )
+        if (view := stored.witness) is not None
         else None,
-        found.for_good,
+        stored.for_good,
     )

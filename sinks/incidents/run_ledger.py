@@ -166,9 +166,9 @@ class RunningLedger:
         """All queues, for the metrics."""
         return [self.topic, *self.mirrors]
 
-    def remember(self, found: Iterable[IncidentEvent | Overwritten]) -> None:
+    def remember(self, records: Iterable[IncidentEvent | Overwritten]) -> None:
         """Loads events that were published before."""
-        self.ledger.remember(found, self.now_ms())
+        self.ledger.remember(records, self.now_ms())
 
     def fill_mirrors(self) -> None:
         """Queues the latest event of every known incident for all mirrors, which may have missed some."""
@@ -231,21 +231,21 @@ class Delivery:
             self.on_event(event)
         return not self.topic.waiting
 
-    def tidy(self, known: Sequence[IncidentEvent], has_ended: Callable[[str], bool], now_ms: TimestampMs) -> bool:
-        """See wanted.Tidy; `known` are the latest events of all incidents."""
+    def tidy(self, incidents: Sequence[IncidentEvent], has_ended: Callable[[str], bool], now_ms: TimestampMs) -> bool:
+        """See wanted.Tidy; `incidents` are the latest events of all incidents."""
         for mirror in self.mirrors:
             mirror.forget(has_ended, now_ms)
             if mirror.has_lost_everything():
                 self.report(f"{mirror.name} is empty and is filled again")
-                self.resend(known, [mirror])
+                self.resend(incidents, [mirror])
         return not self.topic.waiting
 
-    def resend(self, known: Iterable[IncidentEvent], mirrors: Iterable[MirrorQueue]) -> None:
+    def resend(self, incidents: Iterable[IncidentEvent], mirrors: Iterable[MirrorQueue]) -> None:
         """Queues the latest event of every known incident again, for mirrors that may have missed some.
 
         Incidents with events that are not on the topic yet are left out: these events follow once they are.
         """
         waiting = self.topic.waiting_incidents
-        events = [event for event in known if event.incident_id not in waiting]
+        events = [event for event in incidents if event.incident_id not in waiting]
         for mirror in mirrors:
             mirror.put(events)

@@ -211,9 +211,9 @@ def _looked_at(
         return replace(
             notice, detail=f"{notice.detail}; a census cannot replace this log: verdicts that need it are unproven"
         )
-    now_ms, known = barrier.coordinator_listed_ms, bucket.reading(notice.partition).lacks.get(Lack.RANGE)
-    times = tries if known is None else known.times + tries
-    for_ms = now_ms - (now_ms if known is None else known.since_ms)
+    now_ms, lack_since = barrier.coordinator_listed_ms, bucket.reading(notice.partition).lacks.get(Lack.RANGE)
+    times = tries if lack_since is None else lack_since.times + tries
+    for_ms = now_ms - (now_ms if lack_since is None else lack_since.since_ms)
     if times < policy.unreadable_tries or for_ms < policy.unreadable_ms:
         return notice
     detail = f"given up after {times} tries in {for_ms // 1000} s; a census will show what is open: {notice.detail}"
@@ -233,9 +233,9 @@ def notice_other_logs(bucket: BucketState, batch: Batch) -> None:
 
     A batch that cannot be read again may be gone by compaction; it proves nothing, so the log counts as another one.
     """
-    for log, found in batch.barrier.rechecked.items():
-        known = bucket.reading(log).last_batch
-        if known is not None and known != found:
+    for log, rechecked in batch.barrier.rechecked.items():
+        last_read = bucket.reading(log).last_batch
+        if last_read is not None and last_read != rechecked:
             detail = "the leader has changed, and the batch that was read last is another one there, or is gone"
             batch.notices.append(PartitionNotice(NoticeKind.TRUNCATED, log, "", FIRST_OFFSET, FIRST_OFFSET, detail))
 
@@ -390,11 +390,11 @@ def note_whole(bucket: BucketState, batch: Batch) -> None:
         *(partition for partition in lacking if not is_log(partition)),
     }
     previous, without = _previous(batch), _without_barrier(batch)
-    read = [at for at, known in bucket.readings.items() if known.whole_at is not None and at not in unread]
+    read = [at for at, reading in bucket.readings.items() if reading.whole_at is not None and at not in unread]
     for partition in (*read, *unread):
         reading = bucket.reading(partition)
-        known = previous if reading.whole_at is None else reading.whole_at
-        whole_at = None if partition not in unread else NO_BARRIER if partition in without else known
+        last_whole = previous if reading.whole_at is None else reading.whole_at
+        whole_at = None if partition not in unread else NO_BARRIER if partition in without else last_whole
         if whole_at != reading.whole_at:
             bucket.keep_reading(partition, replace(reading, whole_at=whole_at))
 
@@ -428,9 +428,9 @@ class LogReadings:
 
     def __init__(self, bucket: BucketState, barrier: Barrier) -> None:
         """Takes what was known before the batch of a barrier."""
-        logs = {partition: known for partition, known in bucket.readings.items() if is_log(partition)}
-        self._numbers = {log: known.number for log, known in logs.items()}
-        self._hole_ends = {log: known.hole_end for log, known in logs.items()}
+        logs = {partition: reading for partition, reading in bucket.readings.items() if is_log(partition)}
+        self._numbers = {log: reading.number for log, reading in logs.items()}
+        self._hole_ends = {log: reading.hole_end for log, reading in logs.items()}
         # A record that is new in this batch was appended after the last listing, and listed by this one. If both are of
         # one reign, so is the record.
         self._reigns = {
@@ -488,11 +488,11 @@ def note_last_stable(bucket: BucketState, batch: Batch, policy: DetectionPolicy)
     now_ms, reported = batch.barrier.coordinator_listed_ms, set()
     for stable in batch.last_stable:
         reported.add(stable.partition)
-        known = bucket.reading(stable.partition).standing
-        if known is None or known.offset != stable.offset:
+        former = bucket.reading(stable.partition).standing
+        if former is None or former.offset != stable.offset:
             _stand(bucket, stable.partition, Standing(stable.offset, now_ms))
-        elif not known.is_repeated or known.silent_ms is not None:
-            _stand(bucket, stable.partition, known._replace(is_repeated=True, silent_ms=None))
+        elif not former.is_repeated or former.silent_ms is not None:
+            _stand(bucket, stable.partition, former._replace(is_repeated=True, silent_ms=None))
     for partition, standing in list(bucket.standing()):
         if partition in reported:
             continue

@@ -128,11 +128,11 @@ class Leadership(NamedTuple):
         return self._replace(since_ms=self.since_ms + by_ms, set_ms=set_ms)
 
 
-def learned(known: Clock | None, listed: Clock) -> Clock:
+def learned(before: Clock | None, listed: Clock) -> Clock:
     """The bounds of a clock after one batch; changes below STEP_MS are ignored."""
-    if known is None:
+    if before is None:
         return listed
-    former = known.now(listed.at_ms)
+    former = before.now(listed.at_ms)
     now = both(former, listed)
     if not now.is_possible:
         return listed._replace(set_ms=listed.at_ms)
@@ -140,7 +140,7 @@ def learned(known: Clock | None, listed: Clock) -> Clock:
     is_lower = now.highest_ms is not None and (
         former.highest_ms is None or former.highest_ms - now.highest_ms >= STEP_MS
     )
-    return now if is_higher or is_lower else known
+    return now if is_higher or is_lower else before
 
 
 class Clocks(Struct, array_like=True):
@@ -177,18 +177,18 @@ class Clocks(Struct, array_like=True):
         for broker, clock in barrier.clocks.items():
             if not clock.is_possible:
                 continue
-            known = self.brokers.get(broker)
-            now = learned(known, clock)
+            before = self.brokers.get(broker)
+            now = learned(before, clock)
             if broker not in may_keep_its_epoch:
                 self.brokers[broker] = now
-            elif now is not known:
-                self._hold(broker, known, clock)
+            elif now is not before:
+                self._hold(broker, before, clock)
         return set(risen)
 
-    def _hold(self, broker: BrokerId, known: Clock | None, clock: Clock) -> None:
+    def _hold(self, broker: BrokerId, before: Clock | None, clock: Clock) -> None:
         """Keeps bounds for the next listing. Known bounds that the upper bound contradicts are dropped."""
         self.held[broker] = clock
-        if known is not None and clock.highest_ms is not None and clock.highest_ms < known.now(clock.at_ms).lowest_ms:
+        if before is not None and clock.highest_ms is not None and clock.highest_ms < before.now(clock.at_ms).lowest_ms:
             del self.brokers[broker]
             for log in self.led_by({broker}):
                 self.reigns[log] = self.reigns[log]._replace(set_ms=clock.at_ms)
@@ -216,10 +216,10 @@ class Clocks(Struct, array_like=True):
     def age_ms(self, view: CoordinatorView, now_ms: TimestampMs) -> DurationMs:
         """The minimum time that a live transaction has been Ongoing, or prepared, at `now_ms` of our clock."""
         seen_ms = NO_TIME if view.since_ms is None else elapsed(view.since_ms, now_ms)
-        known = self.of(view)
-        if known is None:
+        reign_and_clock = self.of(view)
+        if reign_and_clock is None:
             return seen_ms
-        reign, clock = known
+        reign, clock = reign_and_clock
         broker_now_ms = now_ms + clock.now(now_ms).lowest_ms
         set_ms = clock.set_ms if clock.set_ms is not None else reign.set_ms
         valid_ms = max(reign.since_ms, set_ms) if set_ms is not None else reign.since_ms
@@ -233,5 +233,5 @@ class Clocks(Struct, array_like=True):
 
     def ahead_ms(self, log: TopicPartition, now_ms: TimestampMs) -> DurationMs:
         """How far the clock of a log partition's leader is presumed to be ahead of ours; for times that are shown."""
-        known = self._of_log(log)
-        return known[1].now(now_ms).presumed_ms if known is not None else NO_TIME
+        reign_and_clock = self._of_log(log)
+        return reign_and_clock[1].now(now_ms).presumed_ms if reign_and_clock is not None else NO_TIME

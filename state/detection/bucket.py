@@ -369,11 +369,11 @@ _CLOSED_BY: dict[Lack, Remedy] = {Lack.CENSUS: Remedy.CENSUS, Lack.NEW_READING: 
 
 def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap | ReadLimitReached]:
     for partition in bucket.lacking(*UNREAD, Lack.REST):
-        for lack, known in bucket.readings[partition].lacks.items():
+        for lack, lack_since in bucket.readings[partition].lacks.items():
             if lack is Lack.REST:
-                yield ReadLimitReached(partition, known.from_offset)
+                yield ReadLimitReached(partition, lack_since.from_offset)
             elif lack in UNREAD:
-                yield OutstandingGap(partition, _CLOSED_BY.get(lack, known.from_offset))
+                yield OutstandingGap(partition, _CLOSED_BY.get(lack, lack_since.from_offset))
 
 
 def _figures(run: BucketBatch) -> Iterable[Finding]:
@@ -459,7 +459,7 @@ def due_producers(barrier: Barrier, loaded: LoadedProducers, concerned: Concerne
         due.update(loaded.awaited.on(concerned.to_evaluate))
     if concerned.to_show:
         shown = bucket.followed.keys() | bucket.holding.keys()
-        due.update(one for one in shown if loaded.awaited.log_of(one) in concerned.to_show)
+        due.update(producer_id for producer_id in shown if loaded.awaited.log_of(producer_id) in concerned.to_show)
     return due
 
 
@@ -524,7 +524,7 @@ def move_times(bucket: BucketState, loaded: LoadedProducers, by_ms: DurationMs) 
     bucket.ages = bucket.holders = None  # they are made again from the producers
     bucket.clocks = _moved_clocks(bucket.clocks, by_ms)
     bucket.assumed_ms = {broker: DurationMs(assumed_ms - by_ms) for broker, assumed_ms in bucket.assumed_ms.items()}
-    bucket.readings = {partition: known.with_ours_set(by_ms) for partition, known in bucket.readings.items()}
+    bucket.readings = {partition: reading.with_ours_set(by_ms) for partition, reading in bucket.readings.items()}
 
 
 def _moved(producer: ProducerState, by_ms: DurationMs) -> ProducerState:
@@ -539,7 +539,7 @@ def _moved(producer: ProducerState, by_ms: DurationMs) -> ProducerState:
         )
         for partition, span in producer.spans.items()
     }
-    emissions = {name: _moved_emission(one, by_ms) for name, one in producer.emissions.items()}
+    emissions = {name: _moved_emission(emission, by_ms) for name, emission in producer.emissions.items()}
     return ProducerState(producer.producer_id, spans, view, emissions, producer.begun)
 
 

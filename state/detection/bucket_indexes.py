@@ -106,7 +106,7 @@ class Awaited:
         if places.id_in_log is not None:
             transactional_id, log = places.id_in_log
             _take_out(self._by_partition, log, producer_id)
-            others = tuple(one for one in self._by_name[transactional_id] if one != producer_id)
+            others = tuple(other for other in self._by_name[transactional_id] if other != producer_id)
             if others:
                 self._by_name[transactional_id] = others
             else:
@@ -199,14 +199,14 @@ class Agenda(Mapping[ProducerId, TimestampMs]):
 
     def due(self, now_ms: TimestampMs) -> set[ProducerId]:
         """The producers that are due at `now_ms`."""
-        found: dict[ProducerId, tuple[TimestampMs, ProducerId]] = {}
+        due: dict[ProducerId, tuple[TimestampMs, ProducerId]] = {}
         while self._heap and self._heap[0][0] <= now_ms:
             entry = heappop(self._heap)
             if self._times.get(entry[1]) == entry[0]:
-                found[entry[1]] = entry
-        for entry in found.values():
+                due[entry[1]] = entry
+        for entry in due.values():
             heappush(self._heap, entry)  # they stay due until `put` sets another time
-        return set(found)
+        return set(due)
 
     def next_ms(self, default: TimestampMs) -> TimestampMs:
         """When the first producer is due; `default` if there is none."""
@@ -322,7 +322,7 @@ class OpenAges:
 
     def oldest(self, count: int, context: BarrierContext, *, without: Container[ProducerId]) -> list[Age]:
         """The `count` oldest producers that are not in `without`, oldest first."""
-        found: dict[ProducerId, Age] = {}
+        oldest: dict[ProducerId, Age] = {}
         popped: set[tuple[Start, ProducerId]] = set()
         for age, start in self._pop_by_age(context):
             producer_id = age.producer_id
@@ -332,12 +332,12 @@ class OpenAges:
                 continue
             popped.add(entry)
             if producer_id not in without:
-                found.setdefault(producer_id, age)
-                if len(found) == count:
+                oldest.setdefault(producer_id, age)
+                if len(oldest) == count:
                     break
         for start, producer_id in popped:
             heappush(self._heaps[start.log], (start.at_ms, producer_id))
-        return list(found.values())
+        return list(oldest.values())
 
     def _pop_by_age(self, context: BarrierContext) -> Iterator[tuple[Age, Start]]:
         """Takes the entries out of the heaps, oldest first by our clock."""
@@ -414,7 +414,7 @@ class LowestData:
                 if at not in self._lowest or entry < self._lowest[at]:
                     concerned.add(at)
         self._open += len(places) - len(before)
-        moved = {one for at in concerned for one in self._find(at)}
+        moved = {holder for at in concerned for holder in self._find(at)}
         if self._entries > 2 * self._open + _SPARE:
             self._rebuild()
         return moved
@@ -457,18 +457,18 @@ class HolderIndex:
         self._ages = OpenAges()
         self._lowest = LowestData()
 
-    def put(self, producer: ProducerState, known: Callable[[ProducerId], ProducerState]) -> None:
-        """Changes the places of a producer. `known` is asked for those that come after it, or before it, on them."""
+    def put(self, producer: ProducerState, producer_of: Callable[[ProducerId], ProducerState]) -> None:
+        """Changes the places of a producer. `producer_of` is asked for those that come after or before it on them."""
         open_at = producer.spans.items() if producer.is_listable else ()
         places = tuple(PartitionOffset(at, span.start_offset) for at, span in open_at)
         moved = self._lowest.put(producer.producer_id, places)
         if producer.producer_id in self._lowest:
             moved.add(producer.producer_id)
-        for one in moved:
-            if one in self._lowest:
-                self._ages.put(one, starts_of(known(one)))
+        for producer_id in moved:
+            if producer_id in self._lowest:
+                self._ages.put(producer_id, starts_of(producer_of(producer_id)))
             else:
-                self._ages.drop(one)
+                self._ages.drop(producer_id)
 
     def oldest(self, count: int, context: BarrierContext, *, without: Container[ProducerId]) -> list[Age]:
         """As in OpenAges."""

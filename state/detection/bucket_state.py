@@ -97,12 +97,12 @@ class BucketState(SharedState):
         """The partitions whose reading lacks one of these, in order."""
         wanted = set(lacks)
         return sorted(
-            at for at, known in self.readings.items() if known.lacks and not known.lacks.keys().isdisjoint(wanted)
+            at for at, reading in self.readings.items() if reading.lacks and not reading.lacks.keys().isdisjoint(wanted)
         )
 
     def standing(self) -> list[tuple[TopicPartition, Standing]]:
         """The last stable offsets below the ends of their partitions, in order."""
-        return sorted((at, known.standing) for at, known in self.readings.items() if known.standing is not None)
+        return sorted((at, reading.standing) for at, reading in self.readings.items() if reading.standing is not None)
 
     def index(self, producer: ProducerState) -> None:
         """Updates the indexes that are in use with a producer that has changed."""

@@ -244,11 +244,11 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
         )
         if has_history or partition not in view.participants:
             return None
-    found = context.thresholds(view)
+    thresholds = context.thresholds(view)
     age_ms = context.age_ms(view)
-    if not found or age_ms > found[0].age_ms:
+    if not thresholds or age_ms > thresholds[0].age_ms:
         return None  # the thresholds ascend, and the doubt begins with the last
-    return context.now_ms + found[0].age_ms - context.assumed_age_ms(view, age_ms)
+    return context.now_ms + thresholds[0].age_ms - context.assumed_age_ms(view, age_ms)
 
 
 def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
@@ -268,8 +268,8 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
     if view is not None and view.is_live:
         age_ms = context.age_ms(view)
         assumed_ms = context.assumed_age_ms(view, age_ms)
-        found = context.thresholds(view)
-        passed = overdue(found, age_ms)
+        thresholds = context.thresholds(view)
+        passed = overdue(thresholds, age_ms)
         if passed is not None:
             before = producer.emissions.get(passed.verdict)
             dues.append(AT_ONCE if before is None else before.next_ms)
@@ -281,7 +281,7 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
             )
             dues.append(doubt_from_ms if doubted is None else doubted.next_ms)
             dues.extend(max(doubt_from_ms, _old_enough_ms(span, context)) for span in held if span.emission is None)
-        dues.extend(context.now_ms + ahead.age_ms - assumed_ms for ahead in found if ahead.age_ms >= age_ms)
+        dues.extend(context.now_ms + ahead.age_ms - assumed_ms for ahead in thresholds if ahead.age_ms >= age_ms)
     return min(dues, default=NEVER_MS)
 
 

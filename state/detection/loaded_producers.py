@@ -205,7 +205,11 @@ class LoadedProducers:
     def changed(self) -> list[ProducerState]:
         """The producers that have changed; used first when nothing changes them any more."""
         stored = self._stored
-        return [one for pid, one in self.touched.items() if one is not stored[pid] and one != stored[pid]]
+        return [
+            producer
+            for pid, producer in self.touched.items()
+            if producer is not stored[pid] and producer != stored[pid]
+        ]
 
     def store_changes(self) -> None:
         """Writes the producers that have changed."""

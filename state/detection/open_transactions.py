@@ -187,9 +187,9 @@ def _open(
 
 def oldest(transactions: Iterable[OpenTransaction]) -> tuple[TimestampMs | None, TimestampMs | None]:
     """The start of the oldest, and the time since when the longest prepared one is prepared; None for none."""
-    known = list(transactions)
-    prepared = [one.prepared_ms for one in known if one.prepared_ms is not None]
-    return min((one.since_ms for one in known), default=None), min(prepared, default=None)
+    listed = list(transactions)
+    prepared = [transaction.prepared_ms for transaction in listed if transaction.prepared_ms is not None]
+    return min((transaction.since_ms for transaction in listed), default=None), min(prepared, default=None)
 
 
 # The offsets of the partitions that only a census watches.
@@ -207,33 +207,33 @@ def ends_to_emit(bucket: BucketState, batch: Batch, transactions: Iterable[OpenT
     if not batch.censuses:
         return None
     valid_listings = batch.valid_listings()
-    found = ListedOffsets(bucket.number, _listed(transactions, valid_listings), valid_listings.is_round)
-    if not (found.offsets or found.is_round):
+    listed = ListedOffsets(bucket.number, _listed(transactions, valid_listings), valid_listings.is_round)
+    if not (listed.offsets or listed.is_round):
         return None
-    digest = crc32(encode(found))
+    digest = crc32(encode(listed))
     if digest == bucket.ends_digest:
         return None
     bucket.ends_digest = digest
-    return found
+    return listed
 
 
 def _listed(transactions: Iterable[OpenTransaction], valid_listings: ValidListings) -> tuple[CensusOffsets, ...]:
     """What the census has listed where the transactions have data."""
-    found: dict[TopicPartition, CensusOffsets] = {}
+    by_partition: dict[TopicPartition, CensusOffsets] = {}
     for transaction in transactions:
         for partition, _, _ in transaction.spans:
             listing = valid_listings.of(partition)
             if listing is None or listing.is_scanned or listing.is_behind or listing.stable is None:
                 continue
-            found[partition] = CensusOffsets(partition, listing.stable, max(listing.below, listing.stable))
-            if len(found) == SHOWN_ENDS:
-                return tuple(found.values())
-    return tuple(found.values())
+            by_partition[partition] = CensusOffsets(partition, listing.stable, max(listing.below, listing.stable))
+            if len(by_partition) == SHOWN_ENDS:
+                return tuple(by_partition.values())
+    return tuple(by_partition.values())
 
 
-def _after_census(known: ListedOffsets | None, found: ListedOffsets) -> ListedOffsets:
+def _after_census(before: ListedOffsets | None, listed: ListedOffsets) -> ListedOffsets:
     """All offsets that are known of a bucket after the next ones."""
-    if known is None or found.is_round:
-        return found
-    offsets = {one.partition: one for one in (*known.offsets, *found.offsets)}
-    return ListedOffsets(found.bucket, tuple(offsets.values()), known.is_round)
+    if before is None or listed.is_round:
+        return listed
+    offsets = {row.partition: row for row in (*before.offsets, *listed.offsets)}
+    return ListedOffsets(listed.bucket, tuple(offsets.values()), before.is_round)

@@ -248,17 +248,17 @@ class BarrierContext:
     def thresholds(self, view: CoordinatorView) -> tuple[Threshold, ...]:
         """The time-based verdicts of a live transaction; of many transactions the state and the timeout are equal."""
         kind = view.state, view.timeout_ms
-        found = self._thresholds.get(kind)
-        if found is None:
-            found = self._thresholds[kind] = thresholds(view, self.policy, self.scan_interval_ms)
-        return found
+        limits = self._thresholds.get(kind)
+        if limits is None:
+            limits = self._thresholds[kind] = thresholds(view, self.policy, self.scan_interval_ms)
+        return limits
 
     def ahead_ms(self, view: CoordinatorView) -> DurationMs:
         """How far the clock of the view's coordinator is presumed to be ahead of ours."""
-        found = self._ahead.get(view.log_partition)
-        if found is None:
-            found = self._ahead[view.log_partition] = self.clocks.ahead_ms(view.log, self.now_ms)
-        return found
+        ahead_ms = self._ahead.get(view.log_partition)
+        if ahead_ms is None:
+            ahead_ms = self._ahead[view.log_partition] = self.clocks.ahead_ms(view.log, self.now_ms)
+        return ahead_ms
 
     def age_ms(self, view: CoordinatorView) -> DurationMs:
         """The minimum time that a live transaction has been in its state at this barrier."""

@@ -275,7 +275,9 @@ class Reading(ModelValue, frozen=True):
 
     def with_ours_set(self, by_ms: DurationMs) -> Reading:
         """The reading after our clock was set by an amount."""
-        lacks = {lack: known._replace(since_ms=known.since_ms + by_ms) for lack, known in self.lacks.items()}
+        lacks = {
+            lack: lack_since._replace(since_ms=lack_since.since_ms + by_ms) for lack, lack_since in self.lacks.items()
+        }
         standing = self.standing
         if standing is not None:
             silent_ms = None if standing.silent_ms is None else standing.silent_ms + by_ms
@@ -291,23 +293,23 @@ def after(reading: Reading, event: ReadEvent, shown: LackSince) -> tuple[Reading
 
     READ_AGAIN concerns only what is unread from there on or above: an older request may begin above a gap.
     """
-    found: dict[Lack, LackSince] = {}
+    lacks: dict[Lack, LackSince] = {}
     effects: set[ReadingEffect] = set()
-    for lack, known in ((Lack.NOTHING, shown), *reading.lacks.items()):
+    for lack, lack_since in ((Lack.NOTHING, shown), *reading.lacks.items()):
         cell = READING_TRANSITIONS.get((lack, event))
         if event is ReadEvent.READ_AGAIN:
-            cell = cell if shown.from_offset <= known.from_offset else None
-            known = known if cell is None else known._replace(from_offset=NOWHERE)  # noqa: PLW2901 - as it is from now on
+            cell = cell if shown.from_offset <= lack_since.from_offset else None
+            lack_since = lack_since if cell is None else lack_since._replace(from_offset=NOWHERE)  # noqa: PLW2901 - as it is from now on
         following = lack if cell is None else cell.lack
         if cell is not None:
             effects.add(cell.effect)
         if following is not Lack.NOTHING:
-            found[following] = known.shown_again(found[following], following) if following in found else known
-    if len(found) > 1:
-        included = frozenset[Lack]().union(*(LACKS[lack].includes for lack in found))
-        found = {lack: known for lack, known in found.items() if lack not in included}
+            lacks[following] = lack_since.shown_again(lacks[following], following) if following in lacks else lack_since
+    if len(lacks) > 1:
+        included = frozenset[Lack]().union(*(LACKS[lack].includes for lack in lacks))
+        lacks = {lack: lack_since for lack, lack_since in lacks.items() if lack not in included}
     effects.discard(ReadingEffect.NOTHING)
-    changed = reading if found == reading.lacks else replace(reading, lacks=found)
+    changed = reading if lacks == reading.lacks else replace(reading, lacks=lacks)
     if ReadingEffect.NEW_NUMBER in effects:
         # Never carry state into a new reading; its offsets may start again.
         changed = replace(changed, number=reading.number + 1, hole_end=FIRST_OFFSET, last_batch=None)

@@ -341,17 +341,17 @@ def end_of(
     return TransactionEnd(decided.state, _ended_by(begun or prior, decided), decided.log_offset, open_for_ms)
 
 
-def _ended_by(known: CoordinatorView, decided: FirstDecision) -> EndedBy:
-    """Who made a decision; `known` is the Ongoing record of the transaction, or else its Prepare* record."""
+def _ended_by(record: CoordinatorView, decided: FirstDecision) -> EndedBy:
+    """Who made a decision; `record` is the Ongoing record of the transaction, or else its Prepare* record."""
     if decided.state.outcome == _COMMIT:
         return EndedBy.CLIENT
-    began_with = known.producer_epoch if known.state is TransactionState.ONGOING else _began_with(known)
+    began_with = record.producer_epoch if record.state is TransactionState.ONGOING else _began_with(record)
     ended_with = decided.producer_epoch
     if began_with is None or ended_with is None:
         return EndedBy.UNKNOWN
     if ended_with == began_with:
         return EndedBy.CLIENT
-    may_be_client = known.client_transaction_version >= RAISES_EPOCH and ended_with == began_with + 1
+    may_be_client = record.client_transaction_version >= RAISES_EPOCH and ended_with == began_with + 1
     return EndedBy.UNKNOWN if may_be_client else EndedBy.COORDINATOR
 
 
@@ -373,9 +373,9 @@ def _began_with(prepared: CoordinatorView) -> ProducerEpoch | None:
 #   * No stray write is proven: the other id may have owned the data.
 
 
-def is_of_another_id(known: CoordinatorView | None, view: CoordinatorView) -> bool:
+def is_of_another_id(prior: CoordinatorView | None, view: CoordinatorView) -> bool:
     """Whether a record about a producer id belongs to another transactional id than the known view."""
-    return known is not None and known.transactional_id != view.transactional_id
+    return prior is not None and prior.transactional_id != view.transactional_id
 
 
 def is_shared(view: CoordinatorView | None) -> bool:
@@ -383,12 +383,12 @@ def is_shared(view: CoordinatorView | None) -> bool:
     return view is not None and view.also_used_by is not None
 
 
-def view_of_two(known: CoordinatorView, view: CoordinatorView, *, is_newer: bool) -> CoordinatorView:
+def view_of_two(prior: CoordinatorView, view: CoordinatorView, *, is_newer: bool) -> CoordinatorView:
     """The view of a producer id after a record of another transactional id than the known one."""
-    is_kept = (known.is_live and not known.is_unseen) or not (view.is_live or is_newer)
+    is_kept = (prior.is_live and not prior.is_unseen) or not (view.is_live or is_newer)
     if is_kept:
-        return replace(known, also_used_by=view.transactional_id)
-    return replace(follow(None, view, is_consecutive=False), also_used_by=known.transactional_id)
+        return replace(prior, also_used_by=view.transactional_id)
+    return replace(follow(None, view, is_consecutive=False), also_used_by=prior.transactional_id)
 
 
 def after_records(
@@ -440,10 +440,10 @@ def _has_older_data(producer: ProducerState, view: CoordinatorView, barrier_numb
     """
     if not producer.spans:
         return False
-    known = producer.view.producer_epoch if producer.view is not None else -1
+    known_epoch = producer.view.producer_epoch if producer.view is not None else -1
     lowest = view.data_epoch if view.data_epoch is not None else view.producer_epoch
     return any(
-        span.eligible_from < barrier_number and span.epoch > known and span.epoch >= lowest
+        span.eligible_from < barrier_number and span.epoch > known_epoch and span.epoch >= lowest
         for span in producer.spans.values()
     )
 

@@ -102,7 +102,7 @@ def coordinator_reading(
     listed = listing.of_producer(candidate.producer_id)
     names = sorted({row.transactional_id for row in listed} | names_in_log(candidate))
     problems: list[Problem] = []
-    found: list[DescribedTransaction] = []
+    owners: list[DescribedTransaction] = []
     for name in names:
         description = descriptions.get(name, NotDescribed(name, _MISSING))
         if isinstance(description, NotDescribed):
@@ -112,7 +112,7 @@ def coordinator_reading(
         elif isinstance(description, DescribedTransaction):
             if covers(description, candidate):
                 return CoordinatorReading(description)
-            found.append(description)
+            owners.append(description)
     if problems:
         return CoordinatorReading(problem=problems[0])
     if len(names) > 1:
@@ -122,7 +122,7 @@ def coordinator_reading(
     missing = _whole(listing.problems)
     if missing is not None and not (names and candidate.is_log_read):
         return CoordinatorReading(problem=missing)
-    owner = found[0] if found else None
+    owner = owners[0] if owners else None
     return CoordinatorReading(owner, unlisted=missing, log_partitions=listing.log_partitions)
 
 
@@ -251,12 +251,12 @@ def assess_overdue(candidate: SpanCandidate, reading: PartitionReading) -> SpanC
         return SpanConfirmation(Answer.REFUTED, "the topic was deleted or re-created")
     if reading.problem is not None:
         return _assess_by_offset(candidate, reading)
-    found = reading.open_transaction(candidate.producer_id)
-    if found is None:
+    producer = reading.open_transaction(candidate.producer_id)
+    if producer is None:
         return SpanConfirmation(Answer.REFUTED, "the partition's leader has no open transaction of the producer")
-    if found.start_offset > candidate.span.start_offset:
+    if producer.start_offset > candidate.span.start_offset:
         return SpanConfirmation(Answer.REFUTED, "the span ended, and another one is open")
-    return SpanConfirmation(Answer.CONFIRMED, reading=reading, producer=found)
+    return SpanConfirmation(Answer.CONFIRMED, reading=reading, producer=producer)
 
 
 def _assess_by_offset(candidate: SpanCandidate, reading: PartitionReading) -> SpanConfirmation:
@@ -274,29 +274,29 @@ def _assess_by_offset(candidate: SpanCandidate, reading: PartitionReading) -> Sp
         is_behind = stable < reading.high_watermark
         why = "an older transaction is open below it" if is_behind else "it begins at or above the high watermark"
         return SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {why}, and {reading.problem}")
-    found = ActiveProducer(candidate.producer_id, span.epoch, None, span.last_timestamp_ms, None, span.start_offset)
-    return SpanConfirmation(Answer.CONFIRMED, reading=replace(reading, problem=None), producer=found)
+    producer = ActiveProducer(candidate.producer_id, span.epoch, None, span.last_timestamp_ms, None, span.start_offset)
+    return SpanConfirmation(Answer.CONFIRMED, reading=replace(reading, problem=None), producer=producer)
 
 
-def _is_as_seen(candidate: SpanCandidate, found: DescribedTransaction | None) -> bool:
+def _is_as_seen(candidate: SpanCandidate, description: DescribedTransaction | None) -> bool:
     """Whether the coordinator still has the transaction that the state had."""
     view = candidate.view
-    if view is None or found is None:
+    if view is None or description is None:
         return False
-    is_same_id = (found.producer_id, found.producer_epoch) == (candidate.producer_id, view.producer_epoch)
-    return is_same_id and found.state is view.state and _has_its_start(found, view)
+    is_same_id = (description.producer_id, description.producer_epoch) == (candidate.producer_id, view.producer_epoch)
+    return is_same_id and description.state is view.state and _has_its_start(description, view)
 
 
-def _has_its_start(found: DescribedTransaction, view: CoordinatorView) -> bool:
+def _has_its_start(description: DescribedTransaction, view: CoordinatorView) -> bool:
     """Whether the start is that of the view: up to transaction.version 1 the next one may have the same epoch and end.
 
     After an InitProducerId the log has no start, but older brokers still describe that of the transaction before (3.3.2
     to 4.0.0 do, 4.3.1 does not). Their coordinator has taken both times from one clock. A start that is not earlier
     than the InitProducerId may be that of a later transaction.
     """
-    if found.start_ms == view.start_ms:
+    if description.start_ms == view.start_ms:
         return True
-    is_earlier = found.start_ms is not None and found.start_ms < view.last_update_ms
+    is_earlier = description.start_ms is not None and description.start_ms < view.last_update_ms
     return view.state is TransactionState.EMPTY and is_earlier
 
 
@@ -322,10 +322,10 @@ def _objections(
         yield SpanConfirmation(Answer.REFUTED, "the span ended and another one began during the read")
     if coordinator.problem is not None:
         yield SpanConfirmation(Answer.UNKNOWN, str(coordinator.problem))
-    found = coordinator.description
-    if found is not None and covers(found, candidate):
-        why = f"{cut(found.transactional_id)} is {found.state} and holds the partition"
-        yield SpanConfirmation(Answer.REFUTED, why, description=found)
+    description = coordinator.description
+    if description is not None and covers(description, candidate):
+        why = f"{cut(description.transactional_id)} is {description.state} and holds the partition"
+        yield SpanConfirmation(Answer.REFUTED, why, description=description)
 
 
 def _reason(description: DescribedTransaction | None, candidate: SpanCandidate) -> Reason:

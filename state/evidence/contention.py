@@ -75,11 +75,11 @@ def contention_of(records: Sequence[CoordinatorView | None], ends: Sequence[Past
     assert first.data_epoch is not None
     kinds = {_CAUSES[end.cause] for end, _ in series}
     given = [
-        one
-        for one in records
-        if one is not None
-        and one.state is TransactionState.EMPTY
-        and first.decided.start_ms < one.record_timestamp_ms <= last.record_timestamp_ms
+        record
+        for record in records
+        if record is not None
+        and record.state is TransactionState.EMPTY
+        and first.decided.start_ms < record.record_timestamp_ms <= last.record_timestamp_ms
     ]
     return Contention(
         inits=len(given) + 1,

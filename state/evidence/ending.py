@@ -444,14 +444,14 @@ def _newly_waiting(before: IncidentEvent, now: IncidentEvent) -> bool:
 
 
 RULES: Final[dict[str, Rule]] = {
-    "the owner became known": lambda known, now: known.transactional_id is None and now.transactional_id is not None,
-    "the expected outcome changed": lambda known, now: known.expected_outcome != now.expected_outcome,
-    "the verdict has changed": lambda known, now: (known.verdict, known.severity) != (now.verdict, now.severity),
+    "the owner became known": lambda before, now: before.transactional_id is None and now.transactional_id is not None,
+    "the expected outcome changed": lambda before, now: before.expected_outcome != now.expected_outcome,
+    "the verdict has changed": lambda before, now: (before.verdict, before.severity) != (now.verdict, now.severity),
     "ten times as many records are hidden": _more_hidden,
-    "the action changed": lambda known, now: known.action != now.action,
+    "the action changed": lambda before, now: before.action != now.action,
     "a consumer group has stopped": _newly_stopped,
     "a consumer group waits for pending offsets": _newly_waiting,
-    "the suggested command changed": lambda known, now: known.suggested_command != now.suggested_command,
+    "the suggested command changed": lambda before, now: before.suggested_command != now.suggested_command,
 }
 
 

@@ -359,20 +359,20 @@ def unknown(kind: OutcomeDoubt, detail: str = "", *, is_being_read: bool = False
     return Outcome(ExpectedOutcome.UNKNOWN, Doubt(kind, detail), is_being_read)
 
 
-def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
-    """What is known about the outcome, if it applies to all the data found; `found` includes the span's history.
+def known_outcome(candidate: SpanCandidate, confirmation: SpanConfirmation) -> Outcome:
+    """What is known about the outcome, if it applies to all the data found; `confirmation` includes the span's history.
 
     Where leader epochs do not show a restart, one read alone shows no outcome (`PendingOutcome` in proven_hang.py).
     """
-    outcome = read_outcome(candidate, found)
+    outcome = read_outcome(candidate, confirmation)
     is_pending = outcome.doubt is None and candidate.proof is LossProof.CONNECTION
     return unknown(OutcomeDoubt.LISTING_AWAITED) if is_pending else outcome
 
 
-def read_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
+def read_outcome(candidate: SpanCandidate, confirmation: SpanConfirmation) -> Outcome:
     """The outcome if the leader of the log partition has not restarted before the end of the read."""
-    row, history = found.producer, found.history
-    doubt = Doubt(OutcomeDoubt.NOT_READ) if row is None else _of_reading(candidate, found, row)
+    row, history = confirmation.producer, confirmation.history
+    doubt = Doubt(OutcomeDoubt.NOT_READ) if row is None else _of_reading(candidate, confirmation, row)
     if row is None or doubt is not None:
         return Outcome(ExpectedOutcome.UNKNOWN, doubt)
     outcome = expected_outcome(
@@ -385,7 +385,7 @@ def read_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
     return Outcome(ExpectedOutcome.UNKNOWN, outcome)
 
 
-def _of_reading(candidate: SpanCandidate, found: SpanConfirmation, row: ActiveProducer) -> Doubt | None:
+def _of_reading(candidate: SpanCandidate, confirmation: SpanConfirmation, row: ActiveProducer) -> Doubt | None:
     """Why what the candidate rests on does not apply to the data that the fresh read shows.
 
     The fresh read may show data that was appended after the listing T of the candidate. If a transaction owns it, its
@@ -396,21 +396,21 @@ def _of_reading(candidate: SpanCandidate, found: SpanConfirmation, row: ActivePr
     span = candidate.span
     if span.absorbed or row.txn_start_offset != span.start_offset:
         return Doubt(OutcomeDoubt.DATA_MIXED)  # other data, or more data than the candidate covers
-    if not found.is_unchanged:
+    if not confirmation.is_unchanged:
         return Doubt(OutcomeDoubt.WRITTEN_MEANWHILE)
-    if isinstance(found.log_epoch, Problem):
-        return Doubt(OutcomeDoubt.NOT_READ, str(found.log_epoch))
-    if not found.is_settled:
-        return _of_moved(candidate, found) or Doubt(_of_coordinator(candidate, found))
-    if candidate.view is not None and found.log_epoch != candidate.log_epoch:
-        then, now = candidate.log_epoch, found.log_epoch
+    if isinstance(confirmation.log_epoch, Problem):
+        return Doubt(OutcomeDoubt.NOT_READ, str(confirmation.log_epoch))
+    if not confirmation.is_settled:
+        return _of_moved(candidate, confirmation) or Doubt(_of_coordinator(candidate, confirmation))
+    if candidate.view is not None and confirmation.log_epoch != candidate.log_epoch:
+        then, now = candidate.log_epoch, confirmation.log_epoch
         return Doubt(OutcomeDoubt.LOG_ELECTION, f"during the read: leader epoch {then} then, {now} now")
     return None
 
 
-def _of_moved(candidate: SpanCandidate, found: SpanConfirmation) -> Doubt | None:
+def _of_moved(candidate: SpanCandidate, confirmation: SpanConfirmation) -> Doubt | None:
     """Why the coordinator does not have the records of the id: it looks for them in another partition."""
-    view, count = candidate.view, found.log_partitions
+    view, count = candidate.view, confirmation.log_partitions
     if view is None or count is None:
         return None
     belongs = log_numbered(coordinator_partition(view.transactional_id, count))
@@ -420,13 +420,13 @@ def _of_moved(candidate: SpanCandidate, found: SpanConfirmation) -> Doubt | None
     return Doubt(kind, f"they are in {view.log}, and with {count} partitions it belongs to {belongs}")
 
 
-def _of_coordinator(candidate: SpanCandidate, found: SpanConfirmation) -> OutcomeDoubt:
+def _of_coordinator(candidate: SpanCandidate, confirmation: SpanConfirmation) -> OutcomeDoubt:
     """Why the coordinator's answer is not the view of the candidate."""
     if candidate.view is None:
         return OutcomeDoubt.NO_RECORD
-    if found.description is None:
+    if confirmation.description is None:
         return OutcomeDoubt.ID_EXPIRED
-    is_superseded = found.description.producer_id != candidate.producer_id
+    is_superseded = confirmation.description.producer_id != candidate.producer_id
     return OutcomeDoubt.PRODUCER_ID_SUPERSEDED if is_superseded else OutcomeDoubt.COORDINATOR_MOVED_ON
 
 

@@ -203,30 +203,30 @@ def past_ends(records: Sequence[CoordinatorView | None]) -> list[PastEnd]:
 
 
 def _endings(records: Sequence[CoordinatorView | None]) -> list[_EndRecords]:
-    found: list[_EndRecords] = []
+    endings: list[_EndRecords] = []
     first: CoordinatorView | None = None
     ongoing: CoordinatorView | None = None
     empty_start_ms: TimestampMs | None = None
     for view in filter(None, records):
-        is_more = bool(found) and found[-1].last.start_ms == view.start_ms
-        if found and not is_more and found[-1].after is None:
-            found[-1].after = view
+        is_more = bool(endings) and endings[-1].last.start_ms == view.start_ms
+        if endings and not is_more and endings[-1].after is None:
+            endings[-1].after = view
         if view.state is TransactionState.ONGOING:
             first = first if first is not None and first.start_ms == view.start_ms else view
             ongoing = view
             if is_more:
-                found.pop()  # the append of its Prepare* has failed
+                endings.pop()  # the append of its Prepare* has failed
         elif view.state.is_prepare and not view.participants:
             empty_start_ms = view.start_ms
         elif view.state.outcome is None or (view.start_ms is not None and view.start_ms == empty_start_ms):
             continue
         elif is_more:
-            found[-1].take(view)
+            endings[-1].take(view)
         else:
             is_begun = ongoing is not None and ongoing.start_ms == view.start_ms
-            found.append(_EndRecords(ongoing if is_begun else None, view, first if is_begun else None))
-            found[-1].take(view)
-    return found
+            endings.append(_EndRecords(ongoing if is_begun else None, view, first if is_begun else None))
+            endings[-1].take(view)
+    return endings
 
 
 # Whose a marker is. A marker names a producer id and an epoch; it has the clock of the partition's leader, and a
@@ -254,14 +254,14 @@ def ended_with(ends: Sequence[PastEnd], marker: Marker, earlier: Sequence[Marker
     left, own = list(ends), None
     used: list[PastEnd] = []
     highest = -1
-    for one in (*earlier, marker):
-        own = _nearest(left, one)
+    for next_marker in (*earlier, marker):
+        own = _nearest(left, next_marker)
         if own is not None:
             left.remove(own)
             used.append(own)
-        elif one.coordinator_epoch > highest >= 0:
-            own = next((end for end in reversed(used) if _has_epoch_and_kind(end, one)), None)
-        highest = max(highest, one.coordinator_epoch)
+        elif next_marker.coordinator_epoch > highest >= 0:
+            own = next((end for end in reversed(used) if _has_epoch_and_kind(end, next_marker)), None)
+        highest = max(highest, next_marker.coordinator_epoch)
     return own
 
 

@@ -104,15 +104,15 @@ def _write(incident: IncidentEvent, spec: AbortSpec) -> Plan[MarkerResult | NotS
     problem = yield from ask(WriteMarker(marker))
     if isinstance(problem, NotSent):
         return problem
-    found = with_answer((yield from read_after(incident, commit=marker.commit)), problem)
-    if problem is not None or found.closed_by is None:
-        return found
-    above = found.closed_by.offset + 1
+    result = with_answer((yield from read_after(incident, commit=marker.commit)), problem)
+    if problem is not None or result.closed_by is None:
+        return result
+    above = result.closed_by.offset + 1
     following = yield from ask(FindClosingMarker(SpanStart(marker.partition, marker.producer_id, above), above))
     next_one = following.marker if following is not None else None
     # That none follows proves something only if the log can still be read.
     last = yield from read_after(incident, commit=marker.commit)
-    is_ours = is_own_marker(marker, found.closed_by, next_one) and last.closed_by == found.closed_by
+    is_ours = is_own_marker(marker, result.closed_by, next_one) and last.closed_by == result.closed_by
     return replace(last, is_ours=is_ours)
 
 
@@ -120,9 +120,9 @@ def read_after(incident: IncidentEvent, *, commit: bool) -> Plan[MarkerResult]:
     """Whether the incident's transaction is still open at its leader, or closed by a marker of the kind `commit`."""
     span = start_of(incident)
     reading = (yield from ask(ReadPartitions([span.partition])))[span.partition]
-    found = still_open_or_unreadable(incident, reading)
-    if found is not None:
-        return found
+    result = still_open_or_unreadable(incident, reading)
+    if result is not None:
+        return result
     closing = yield from ask(FindClosingMarker(span, open_until(incident, reading)))
     if closing is None:
         return closed(None, reading, commit=commit)
@@ -258,25 +258,28 @@ def closed(marker: Marker | None, reading: PartitionReading, *, commit: bool) ->
     if marker is None:
         result, detail = ActionResult.UNKNOWN, "the transaction is closed, but its closing marker could not be read"
         return MarkerResult(result, f"{detail}: its kind is unknown", reading.last_stable_offset, is_closed=True)
-    found = MarkerResult(ActionResult.VERIFIED, None, reading.last_stable_offset, is_closed=True, closed_by=marker)
+    verified = MarkerResult(ActionResult.VERIFIED, None, reading.last_stable_offset, is_closed=True, closed_by=marker)
     if marker.commit == commit:
-        return found
+        return verified
     kind, became = ("a COMMIT", "committed") if marker.commit else ("an ABORT", "aborted")
     detail = f"{kind} marker at offset {marker.offset} closed it first: its data is {became}"
-    return replace(found, result=ActionResult.FAILED, detail=detail)
+    return replace(verified, result=ActionResult.FAILED, detail=detail)
 
 
-def with_answer(found: MarkerResult, problem: Problem | None) -> MarkerResult:
+def with_answer(marker_result: MarkerResult, problem: Problem | None) -> MarkerResult:
     """The result of the read, with the broker's answer to the marker, which alone proves nothing."""
-    is_open = found.result is ActionResult.STILL_OPEN
+    is_open = marker_result.result is ActionResult.STILL_OPEN
     if problem is None:
         accepted = "the broker accepted the marker, but the transaction is still open"
-        return replace(found, detail=accepted) if is_open else found
+        return replace(marker_result, detail=accepted) if is_open else marker_result
     answered = f"the broker answered {problem}"
-    if found.is_closed:
-        return replace(found, detail=f"{found.detail}; {answered}" if found.detail is not None else answered)
+    if marker_result.is_closed:
+        return replace(
+            marker_result,
+            detail=f"{marker_result.detail}; {answered}" if marker_result.detail is not None else answered,
+        )
     result = ActionResult.FAILED if is_open else ActionResult.UNKNOWN
-    return replace(found, result=result, detail=answered, is_denied=problem.is_denied)
+    return replace(marker_result, result=result, detail=answered, is_denied=problem.is_denied)
 
 
 def is_own_marker(written: MarkerSpec, closed_by: Marker, next_one: Marker | None) -> bool:
@@ -291,13 +294,13 @@ def is_own_marker(written: MarkerSpec, closed_by: Marker, next_one: Marker | Non
     return is_alone and epochs == (written.producer_epoch, written.coordinator_epoch, written.commit)
 
 
-def reported(announced: Action, found: MarkerResult) -> Action:
+def reported(announced: Action, result: MarkerResult) -> Action:
     """The action with the result. A missing right is a refusal, because no marker was written."""
-    if not found.is_denied:
-        detail = found.detail if found.detail is not None else announced.detail
-        return replace(announced, result=found.result, detail=detail, last_stable_offset_after=found.stable_after)
+    if not result.is_denied:
+        detail = result.detail if result.detail is not None else announced.detail
+        return replace(announced, result=result.result, detail=detail, last_stable_offset_after=result.stable_after)
     refusal = Refusal.NOT_AUTHORIZED
-    detail = f"{found.detail}: {RULE_OF_REFUSAL[refusal].what_to_do}"
+    detail = f"{result.detail}: {RULE_OF_REFUSAL[refusal].what_to_do}"
     return replace(announced, decision=Decision.REFUSED, refusal=refusal, result=None, detail=detail)
 
 
@@ -316,31 +319,31 @@ def is_left_without_result(announced: Action | None, instance: str, known_ms: Ti
     return announced.by == instance or now_ms - known_ms > ABANDONED_MS
 
 
-def recovered(announced: Action, found: MarkerResult) -> Action | None:
+def recovered(announced: Action, result: MarkerResult) -> Action | None:
     """The action with a result that was found later, from the log alone; None if the log does not show it yet."""
-    if found.result is ActionResult.UNKNOWN:
+    if result.result is ActionResult.UNKNOWN:
         return None
     detail = "a marker was announced without a result; this result is from the log"
-    if found.result is ActionResult.STILL_OPEN:
+    if result.result is ActionResult.STILL_OPEN:
         detail += ": the transaction is open, so no marker has ended it"
-    elif found.detail is not None:
-        detail += f"; {found.detail}"
-    return replace(announced, result=found.result, detail=detail, last_stable_offset_after=found.stable_after)
+    elif result.detail is not None:
+        detail += f"; {result.detail}"
+    return replace(announced, result=result.result, detail=detail, last_stable_offset_after=result.stable_after)
 
 
-def resolution(written: MarkerSpec, found: MarkerResult, now_ms: TimestampMs) -> Resolution:
+def resolution(written: MarkerSpec, result: MarkerResult, now_ms: TimestampMs) -> Resolution:
     """How the incident of an abort by hand ends: by the marker that closed the transaction, ours or not.
 
     An abort that saw no end has given up: nobody else may be there to end its incident.
     """
-    marker, detail = found.closed_by, found.detail or BY_HAND
-    if not found.is_closed:
+    marker, detail = result.closed_by, result.detail or BY_HAND
+    if not result.is_closed:
         return given_up(now_ms, detail)
     if marker is None:
         return no_longer_open(now_ms, detail)
-    if found.is_absorbed:
+    if result.is_absorbed:
         return absorbed(marker, now_ms)
-    return closed_by_marker(marker, _writer(written, marker, is_ours=found.is_ours), now_ms, detail)
+    return closed_by_marker(marker, _writer(written, marker, is_ours=result.is_ours), now_ms, detail)
 
 
 def _writer(written: MarkerSpec, marker: Marker, *, is_ours: bool) -> EndedBy:

@@ -93,14 +93,16 @@ class AutoAbort:
         if not (yield from ask(AskToSpeak())).speaks:
             return
         now_ms = yield from ask(Now())
-        decided = [(one, _action_of(one)) for one in _of_a_watch(self.ledger.book)]
+        decided = [(incident, _action_of(incident)) for incident in _of_a_watch(self.ledger.book)]
         self._known_ms = {which: self._known_ms.get(which, now_ms) for _, which in decided}
         left = [
-            one
-            for one, which in decided
-            if is_left_without_result(one.action, self.instance, self._known_ms[which], now_ms)
+            incident
+            for incident, which in decided
+            if is_left_without_result(incident.action, self.instance, self._known_ms[which], now_ms)
         ]
-        self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id) or Attempts() for one in left}
+        self._read_tries = {
+            incident.incident_id: self._read_tries.get(incident.incident_id) or Attempts() for incident in left
+        }
         for incident in left:
             tries = self._read_tries[incident.incident_id]
             if tries.is_due(now_ms):
@@ -141,9 +143,9 @@ class AutoAbort:
         """Warns if another member holds the lease and decides nothing. Anyone who may join the group can do that."""
         now_ms = yield from ask(Now())
         left = [
-            one
-            for one, evidence in proven
-            if is_left_undecided(one.action, evidence.since_ms, self.policy.after_ms, now_ms)
+            incident
+            for incident, evidence in proven
+            if is_left_undecided(incident.action, evidence.since_ms, self.policy.after_ms, now_ms)
         ]
         if not left:
             self._said.is_over(_UNDECIDED)
@@ -156,19 +158,21 @@ class AutoAbort:
     def _refuse_unproven(self, proven: set[str]) -> Plan[None]:
         """Refuses incidents that others have published and this process does not find; published after a while."""
         now_ms = yield from ask(Now())
-        left = [one for one in _of_a_watch(self.ledger.book) if one.incident_id not in proven]
-        self._unproven = {one.incident_id: self._unproven.get(one.incident_id, now_ms) for one in left}
+        left = [incident for incident in _of_a_watch(self.ledger.book) if incident.incident_id not in proven]
+        self._unproven = {incident.incident_id: self._unproven.get(incident.incident_id, now_ms) for incident in left}
         refused = objection((yield from self._case(None, None)))
-        for one in left:
-            if refused is not None and is_unproven_for_long(self._unproven[one.incident_id], now_ms):
-                yield from self._refuse(one, refused)
+        for incident in left:
+            if refused is not None and is_unproven_for_long(self._unproven[incident.incident_id], now_ms):
+                yield from self._refuse(incident, refused)
 
-    def _forget(self, known: set[str]) -> None:
-        kept = known | self._unproven.keys()
-        self._published = {one: reasons for one, reasons in self._published.items() if one in kept}
-        self._tries = {one: tried for one, tried in self._tries.items() if one in known}
+    def _forget(self, incident_ids: set[str]) -> None:
+        kept = incident_ids | self._unproven.keys()
+        self._published = {
+            incident_id: reasons for incident_id, reasons in self._published.items() if incident_id in kept
+        }
+        self._tries = {incident_id: tried for incident_id, tried in self._tries.items() if incident_id in incident_ids}
 
-    def _case(self, evidence: ProvenHang | None, found: SpanConfirmation | None) -> Plan[Case]:
+    def _case(self, evidence: ProvenHang | None, confirmation: SpanConfirmation | None) -> Plan[Case]:
         now_ms = yield from ask(Now())
         if self._breaker is not None and not self._breaker.is_open(now_ms):
             self._breaker = None
@@ -178,7 +182,7 @@ class AutoAbort:
         # Nor does our clock if it is set back: those markers are then in the future.
         done = self._announced | {marked: min(marked[1], now_ms) for marked in self.ledger.findings.marked}
         usage = Usage(markers_last_hour(done.values(), now_ms), len(self.ledger.findings), tripped)
-        return Case(evidence, found, self.policy, usage, now_ms)
+        return Case(evidence, confirmation, self.policy, usage, now_ms)
 
     def _read_announcements(self, now_ms: TimestampMs) -> None:
         """Counts each marker that an event announces: one of another instance since this process has read it.
@@ -189,14 +193,18 @@ class AutoAbort:
         counted = self._announced
         decided = ((event.incident_id, event.action) for event in self.ledger.store.known.values())
         self._announced = {
-            (one, done.at_ms): done.at_ms if done.by == self.instance else counted.get((one, done.at_ms), now_ms)
-            for one, done in decided
+            (incident_id, done.at_ms): done.at_ms
+            if done.by == self.instance
+            else counted.get((incident_id, done.at_ms), now_ms)
+            for incident_id, done in decided
             if done is not None and done.decision is Decision.ABORT
         }
-        replaced = [one for one in counted if one not in self._announced and counted[one] > now_ms - HOUR_MS]
-        replaced.sort(key=lambda one: counted[one], reverse=True)
+        replaced = [
+            marked for marked in counted if marked not in self._announced and counted[marked] > now_ms - HOUR_MS
+        ]
+        replaced.sort(key=lambda marked: counted[marked], reverse=True)
         # More than the budget change nothing, and others may write any number of events.
-        self._announced |= {one: counted[one] for one in replaced[: self.policy.budget_per_hour]}
+        self._announced |= {marked: counted[marked] for marked in replaced[: self.policy.budget_per_hour]}
 
     def _decide(self, incident: IncidentEvent, evidence: ProvenHang) -> Plan[bool]:
         """Decides about one incident. Returns whether a marker was sent."""
@@ -206,35 +214,35 @@ class AutoAbort:
             return False
         read_ms = yield from ask(Now())
         self._tries[incident.incident_id].put_off(read_ms)
-        evidence, found = yield from ask(Within(CONFIRM_BUDGET_MS, _read_again(evidence)))
-        decision = decide_abort((yield from self._case(evidence, found)))
+        evidence, confirmation = yield from ask(Within(CONFIRM_BUDGET_MS, _read_again(evidence)))
+        decision = decide_abort((yield from self._case(evidence, confirmation)))
         if isinstance(decision, Refused):
             yield from self._refuse(incident, decision)
-            why = trip_by_refusal(decision, found.answer, evidence.candidate.partition)
+            why = trip_by_refusal(decision, confirmation.answer, evidence.candidate.partition)
             if why is not None:
                 yield from self._trip(why)
             return False
         if self.mode != ON:
             yield from self._publish_once(incident, Decision.DRY_RUN, None, "it would be aborted now", decision)
             return False
-        return (yield from self._act(incident, found, decision, read_ms))
+        return (yield from self._act(incident, confirmation, decision, read_ms))
 
     def _ours(self, decided: Action) -> Action:
         """With the principal of this instance; a result that replaces it keeps it."""
         return replace(decided, principal=self.principal)
 
     def _act(
-        self, incident: IncidentEvent, found: SpanConfirmation, spec: AbortSpec, read_ms: TimestampMs
+        self, incident: IncidentEvent, confirmation: SpanConfirmation, spec: AbortSpec, read_ms: TimestampMs
     ) -> Plan[bool]:
-        assert found.reading is not None
-        now_ms, stable = (yield from ask(Now())), found.reading.last_stable_offset
+        assert confirmation.reading is not None
+        now_ms, stable = (yield from ask(Now())), confirmation.reading.last_stable_offset
         begun = self._ours(action(Decision.ABORT, self.instance, now_ms, spec=spec, stable_before=stable))
         protocol = MarkerProtocol(
             self.ledger.publish_next,
             obstacle=lambda: _obstacle(read_ms),
             before_write=lambda: self.ledger.findings.marking(incident.incident_id, now_ms),
         )
-        event, result = yield from protocol.run(incident, spec, begun, found.reading)
+        event, result = yield from protocol.run(incident, spec, begun, confirmation.reading)
         assert event.action is not None
         self.counts[f"aborts {event.action.result or f'refused ({event.action.refusal})'}"] += 1
         if isinstance(result, NotSent):
@@ -297,8 +305,8 @@ class AutoAbort:
 
 def _read_again(evidence: ProvenHang) -> Plan[tuple[ProvenHang, SpanConfirmation]]:
     """The whole proof once more, right before an action."""
-    ((_, found),) = yield from confirm_spans([evidence.candidate])
-    return (yield from read_anew(evidence, found))
+    ((_, confirmation),) = yield from confirm_spans([evidence.candidate])
+    return (yield from read_anew(evidence, confirmation))
 
 
 def _obstacle(read_ms: TimestampMs) -> Plan[str | None]:
@@ -314,8 +322,12 @@ def _action_of(incident: IncidentEvent) -> _ActionOf:
 
 def _of_a_watch(book: Book) -> list[IncidentEvent]:
     """Incidents about hanging transactions of the watched topics, without those of aborts by hand."""
-    hanging = (one for one in book.open_incidents if RULE_OF[one.verdict].needs_marker and not one.is_by_hand)
-    return [one for one in hanging if book.is_ours(one)]
+    hanging = (
+        incident
+        for incident in book.open_incidents
+        if RULE_OF[incident.verdict].needs_marker and not incident.is_by_hand
+    )
+    return [incident for incident in hanging if book.is_ours(incident)]
 
 
 # The limits of the automatic abort: its waiting times, its budget, and what opens the circuit breaker.

@@ -162,16 +162,16 @@ class Book:
             return None
         return own if is_same_span(own, record) and self.store.is_earlier(record, own) else None
 
-    def defends(self, known: IncidentEvent | None) -> bool:
+    def defends(self, incident: IncidentEvent | None) -> bool:
         """Whether this process answers the records of other writers about an incident, if it speaks."""
-        if known is None or not self._is_for_us_to_tell(known):
+        if incident is None or not self._is_for_us_to_tell(incident):
             return False
-        return self.step(known, Happening.FOREIGN_RECORD) is NextStep.TELL_AGAIN
+        return self.step(incident, Happening.FOREIGN_RECORD) is NextStep.TELL_AGAIN
 
-    def _is_for_us_to_tell(self, known: IncidentEvent) -> bool:
-        if known.is_by_hand or not self.is_ours(known):
+    def _is_for_us_to_tell(self, incident: IncidentEvent) -> bool:
+        if incident.is_by_hand or not self.is_ours(incident):
             return False
-        return known.topic is not None or self.tells_transactions
+        return incident.topic is not None or self.tells_transactions
 
     def remember(self, records: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
@@ -200,9 +200,9 @@ class Book:
 
     def follow(self, record: IncidentEvent, now_ms: TimestampMs) -> None:
         """Takes the sequence and the decision of a record that this process answers."""
-        known, acted = self.store.known[record.incident_id], self.acted.get(record.incident_id)
-        own = OwnState.DEFENDED if known.is_open else OwnState.ENDED
-        self.store.enter(believed(record, known, own, acted, now_ms))
+        incident, acted = self.store.known[record.incident_id], self.acted.get(record.incident_id)
+        own = OwnState.DEFENDED if incident.is_open else OwnState.ENDED
+        self.store.enter(believed(record, incident, own, acted, now_ms))
         self.untold.mark(record.incident_id)
 
     def is_ours(self, incident: IncidentEvent) -> bool:
@@ -211,45 +211,45 @@ class Book:
 
     def left_to_us(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         """Open incidents about what is watched, without aborts by hand whose command may still publish the end."""
-        return [one for one in self.store.left_to_us(now_ms) if self.is_ours(one)]
+        return [incident for incident in self.store.left_to_us(now_ms) if self.is_ours(incident)]
 
     def may_be_told(self, incident_id: str) -> bool:
         """Whether this process has its own state of an incident; an open claim waits until it is found here.
 
         A stray write is never found by a fresh read, so of it only what was never published is its own.
         """
-        known = self.store.known.get(incident_id)
-        if known is None or not self.untold.has_opening(incident_id):
-            return self.defends(known)
-        return self._is_for_us_to_tell(known)
+        incident = self.store.known.get(incident_id)
+        if incident is None or not self.untold.has_opening(incident_id):
+            return self.defends(incident)
+        return self._is_for_us_to_tell(incident)
 
-    def told_again(self, known: IncidentEvent, now_ms: TimestampMs) -> list[IncidentEvent]:
+    def told_again(self, incident: IncidentEvent, now_ms: TimestampMs) -> list[IncidentEvent]:
         """The events that say what is known of an incident, above every sequence on the topic."""
-        opening, top = self.untold.take_opening(known.incident_id), self.store.top(known.incident_id)
+        opening, top = self.untold.take_opening(incident.incident_id), self.store.top(incident.incident_id)
         if top == 0 and opening is not None:
-            first = replace(known if known.is_open else opening, sequence=1, status=IncidentStatus.OPENED)
-            return [first] if known.is_open else [first, replace(known, sequence=2)]
-        if top == 0 or known.is_spent or self.store.is_last_ours(known):
-            return [known]
-        if known.is_open:
-            return [updated(self.as_found(replace(known, sequence=top)), now_ms)]
-        return [replace(known, sequence=top + 1)]
+            first = replace(incident if incident.is_open else opening, sequence=1, status=IncidentStatus.OPENED)
+            return [first] if incident.is_open else [first, replace(incident, sequence=2)]
+        if top == 0 or incident.is_spent or self.store.is_last_ours(incident):
+            return [incident]
+        if incident.is_open:
+            return [updated(self.as_found(replace(incident, sequence=top)), now_ms)]
+        return [replace(incident, sequence=top + 1)]
 
     def content_of(self, event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
         """What to store of a record of the topic that this process does not answer."""
-        known = self.store.known.get(event.incident_id)
-        own = self._own_state(event, known)
-        taken = believed(event, known, own, self.acted.get(event.incident_id), now_ms)
+        incident = self.store.known.get(event.incident_id)
+        own = self._own_state(event, incident)
+        taken = believed(event, incident, own, self.acted.get(event.incident_id), now_ms)
         if own is OwnState.NOTHING:
             return named(as_read(self.origin, taken), self.origin.owners, self.origin.cluster)
         return self.as_found(taken) if own is OwnState.FOUND and self.is_found(taken) else taken
 
-    def _own_state(self, record: IncidentEvent, known: IncidentEvent | None) -> OwnState:
-        if known is None:
+    def _own_state(self, record: IncidentEvent, incident: IncidentEvent | None) -> OwnState:
+        if incident is None:
             return OwnState.NOTHING
-        if known.incident_id in self._ended_here:
+        if incident.incident_id in self._ended_here:
             return OwnState.ENDED
-        return OwnState.FOUND if self.is_found(known) or is_elsewhere(record, known) else OwnState.NOTHING
+        return OwnState.FOUND if self.is_found(incident) or is_elsewhere(record, incident) else OwnState.NOTHING
 
     def transaction_id(
         self, producer_id: ProducerId, view: TransactionView, finding: TransactionCandidate | TransactionMoved
@@ -267,15 +267,15 @@ class Book:
         told = self._told.get(event.incident_id)
         if told is None or event.outcome_doubt in _WITHDRAWN:
             return event
-        known = replace(event, expected_outcome=told.outcome, outcome_by=told.by)
-        return as_read(self.origin, replace(known, outcome_doubt=None, outcome_detail=None))
+        retold = replace(event, expected_outcome=told.outcome, outcome_by=told.by)
+        return as_read(self.origin, replace(retold, outcome_doubt=None, outcome_detail=None))
 
     def is_published(self, event: IncidentEvent) -> bool:
         """Whether the same subject was published before, and not another subject under its id."""
-        known = self.store.known.get(event.incident_id)
-        if known is None:
+        incident = self.store.known.get(event.incident_id)
+        if incident is None:
             return self.store.has_ended(event.incident_id) and not self.store.is_spent(event.incident_id)
-        return is_same_span(known, event)
+        return is_same_span(incident, event)
 
     def proven(self) -> Sequence[tuple[IncidentEvent, ProvenHang]]:
         """Open incidents about hanging transactions of which this process has its own evidence, with it."""
@@ -313,11 +313,11 @@ class Book:
 
     def forget_old(self) -> None:
         """Drops what is kept about incidents that the store no longer knows."""
-        known = self.store.known
-        self.acted = {one: done for one, done in self.acted.items() if one in known}
-        self._told = {one: told for one, told in self._told.items() if one in known}
-        self._ended_here &= known.keys()
-        self.untold.forget(known)
+        incidents = self.store.known
+        self.acted = {incident_id: done for incident_id, done in self.acted.items() if incident_id in incidents}
+        self._told = {incident_id: told for incident_id, told in self._told.items() if incident_id in incidents}
+        self._ended_here &= incidents.keys()
+        self.untold.forget(incidents)
 
     def forget_found(self, incident_id: str) -> TransactionCandidate | None:
         """Drops what this process has found and decided about an incident that has ended."""
@@ -337,6 +337,6 @@ def is_own(incident: IncidentEvent, start_offset: Offset | None, published_as: s
     return is_found_there and published_as == incident.incident_id
 
 
-def is_same_span(one: IncidentEvent, other: IncidentEvent) -> bool:
+def is_same_span(event: IncidentEvent, other: IncidentEvent) -> bool:
     """Whether two events of one incident are about the same span, or both about no span."""
-    return (one.span, one.txn_start_offset) == (other.span, other.txn_start_offset)
+    return (event.span, event.txn_start_offset) == (other.span, other.txn_start_offset)

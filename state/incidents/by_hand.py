@@ -166,15 +166,15 @@ class AbortByHand:
         Raises:
             SinkError: the announcement could not be published; no marker was written.
         """
-        known = yield from ask(ReadOpenIncident(incident))
+        published = yield from ask(ReadOpenIncident(incident))
         read_ms = yield from ask(Now())
         confirmed = yield from self._confirmed(evidence.candidate)
-        again, found = yield from read_anew(evidence, confirmed)
-        spec = _unless_outcome_changed(evidence, again, (yield from self.decide(again, found)))
-        spec = unless_published_otherwise(self.target, known, again.outcome, spec)
+        again, confirmation = yield from read_anew(evidence, confirmed)
+        spec = _unless_outcome_changed(evidence, again, (yield from self.decide(again, confirmation)))
+        spec = unless_published_otherwise(self.target, published, again.outcome, spec)
         if isinstance(spec, Refused):
             return spec
-        assert found.reading is not None
+        assert confirmation.reading is not None
         begun = action(
             Decision.COMMIT if self.target.is_commit else Decision.ABORT,
             self.operator,
@@ -184,17 +184,17 @@ class AbortByHand:
             stable_before=incident.last_stable_offset,
             initiator=Initiator.OPERATOR,
         )
-        shown = incident if known is None else _continues(known, incident)
+        shown = incident if published is None else _continues(published, incident)
         delivery = _Announced()
         protocol = MarkerProtocol(
             delivery.publish,
             lambda: too_old(read_ms, FRESH_READ_BY_HAND_MS),
-            reports=lambda result: known is None or not _may_be_over(result),
-            is_published=known is not None,
+            reports=lambda result: published is None or not _may_be_over(result),
+            is_published=published is not None,
         )
-        event, performed = yield from protocol.run(shown, spec, begun, found.reading)
+        event, performed = yield from protocol.run(shown, spec, begun, confirmation.reading)
         result = _not_sent(event) if isinstance(performed, NotSent) else performed
-        if known is None:
+        if published is None:
             now_ms = yield from ask(Now())
             yield from delivery.publish(resolved(event, now_ms, resolution(spec.marker, result, now_ms)))
         if result.is_denied:
@@ -204,21 +204,21 @@ class AbortByHand:
     def _found(self) -> Plan[tuple[SpanCandidate, SpanConfirmation]]:
         """The search of find-hanging, for the requested transaction only."""
         partition = self.target.partition
-        found = yield from ask(SearchPartition(partition, self.target.is_wanted))
-        for candidate, proof in found.hanging:
-            if candidate.view is None and found.not_checked:
-                why = "; ".join(f"{what}: {why}" for what, why in found.not_checked.items())
+        search = yield from ask(SearchPartition(partition, self.target.is_wanted))
+        for candidate, proof in search.hanging:
+            if candidate.view is None and search.not_checked:
+                why = "; ".join(f"{what}: {why}" for what, why in search.not_checked.items())
                 raise BrokerError(f"{partition}: the owner of the transaction could not be read: {why}")
             return candidate, proof
-        for _, described in found.covered:
+        for _, described in search.covered:
             name, state = described.transactional_id, described.state
             raise TxnwatchError(f"{partition}: it does not hang: {cut(name)} is {state} and holds the partition")
-        for _, why in found.unproven:
+        for _, why in search.unproven:
             raise BrokerError(f"{partition}: could not read whether it hangs: {why}")
         absence = yield from ask(FindAbsence(partition))
         if absence is not None:
             raise BrokerError(f"{partition}: {absence}")
-        reading = found.readings[partition]
+        reading = search.readings[partition]
         if reading.problem is not None:
             raise BrokerError(f"{partition}: expected its leader to describe its producers, found: {reading.problem}")
         rows = [row for row in reading.producers if row.txn_start_offset is not None]
@@ -230,12 +230,12 @@ class AbortByHand:
         raise TxnwatchError(f"{partition}: expected the requested open transaction, found {', '.join(listed) or none}")
 
     def _confirmed(self, candidate: SpanCandidate) -> Plan[SpanConfirmation]:
-        ((_, found),) = yield from confirm_spans([candidate])
-        if found.answer is Answer.REFUTED:
-            raise TxnwatchError(f"{self.target.partition}: it does not hang: {found.why}")
-        if found.answer is Answer.UNKNOWN:
-            raise BrokerError(f"{self.target.partition}: could not read whether it hangs: {found.why}")
-        return found
+        ((_, confirmation),) = yield from confirm_spans([candidate])
+        if confirmation.answer is Answer.REFUTED:
+            raise TxnwatchError(f"{self.target.partition}: it does not hang: {confirmation.why}")
+        if confirmation.answer is Answer.UNKNOWN:
+            raise BrokerError(f"{self.target.partition}: could not read whether it hangs: {confirmation.why}")
+        return confirmation
 
 
 # What a watcher has published, against the marker of a person who accepts an unknown outcome; by `is_commit`.
@@ -246,18 +246,20 @@ _REFUSED_BY_OTHERS: Final[dict[bool, dict[ExpectedOutcome, Refusal]]] = {
 
 
 def unless_published_otherwise(
-    target: ManualTarget, known: IncidentEvent | None, outcome: ExpectedOutcome, decision: AbortSpec | Refused
+    target: ManualTarget, published: IncidentEvent | None, outcome: ExpectedOutcome, decision: AbortSpec | Refused
 ) -> AbortSpec | Refused:
     """A refusal if a watcher says that the end was of the other kind, and this reading does not know the outcome.
 
     Anyone who may write the events topic can say so: it prevents a marker, and never allows one.
     """
-    if known is None or outcome is not ExpectedOutcome.UNKNOWN or isinstance(decision, Refused):
+    if published is None or outcome is not ExpectedOutcome.UNKNOWN or isinstance(decision, Refused):
         return decision
-    refusal = _REFUSED_BY_OTHERS[target.is_commit].get(known.expected_outcome)
+    refusal = _REFUSED_BY_OTHERS[target.is_commit].get(published.expected_outcome)
     if refusal is None or (refusal is Refusal.OUTCOME_WAS_COMMIT and target.may_lose):
         return decision
-    return Refused(refusal, f"{known.outcome_by or 'a watcher'} has published the outcome {known.expected_outcome}")
+    return Refused(
+        refusal, f"{published.outcome_by or 'a watcher'} has published the outcome {published.expected_outcome}"
+    )
 
 
 _ACCEPTED = f"{BY_HAND}: the outcome is unknown, and the operator has accepted that"
@@ -275,25 +277,25 @@ def _not_sent(event: IncidentEvent) -> MarkerResult:
     return MarkerResult(ActionResult.FAILED, detail)
 
 
-def _continues(known: IncidentEvent, found: IncidentEvent) -> IncidentEvent:
+def _continues(published: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
     """What was found here, as the next event of a watch's incident; an outcome that is not known here stays."""
     ours = replace(
-        found_too(known, found),
-        cluster_name=known.cluster_name,
-        consumer_groups=known.consumer_groups,
-        waiting_groups=known.waiting_groups,
-        connect=known.connect,
-        lso_standing_ms=known.lso_standing_ms,
-        cleanup_policy=known.cleanup_policy,
-        transactional_id=found.transactional_id or known.transactional_id,
+        found_too(published, event),
+        cluster_name=published.cluster_name,
+        consumer_groups=published.consumer_groups,
+        waiting_groups=published.waiting_groups,
+        connect=published.connect,
+        lso_standing_ms=published.lso_standing_ms,
+        cleanup_policy=published.cleanup_policy,
+        transactional_id=event.transactional_id or published.transactional_id,
     )
-    if found.expected_outcome != ExpectedOutcome.UNKNOWN:
+    if event.expected_outcome != ExpectedOutcome.UNKNOWN:
         return ours
     return replace(
         ours,
-        expected_outcome=known.expected_outcome,
-        outcome_doubt=known.outcome_doubt,
-        outcome_detail=known.outcome_detail,
+        expected_outcome=published.expected_outcome,
+        outcome_doubt=published.outcome_doubt,
+        outcome_detail=published.outcome_detail,
     )
 
 

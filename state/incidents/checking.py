@@ -81,10 +81,10 @@ Ends = list[tuple[IncidentEvent, Resolution]]
 
 def contradictions(book: Book, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[Ends]:
     """The ends of incidents that this process has not found, and that a fresh read contradicts."""
-    spans = [one for one in incidents if is_doubtful_span(one, was_found=book.was_found(one))]
+    spans = [incident for incident in incidents if is_doubtful_span(incident, was_found=book.was_found(incident))]
     spans = spans[:CANDIDATES_AT_A_TIME]
     ends: Ends = []
-    answers = yield from confirm_spans([candidate_of(one) for one in spans])
+    answers = yield from confirm_spans([candidate_of(incident) for incident in spans])
     for incident, (_, read) in zip(spans, answers, strict=True):
         if read.answer is Answer.REFUTED and read.description is not None:
             ends.append((incident, ending.refuted(now_ms, read.description)))
@@ -174,24 +174,26 @@ class FollowUp:
     def look(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
         """Reads open incidents again. An end that the log should show is returned only if the log does not show it."""
         checked = yield from self._checked(incidents, now_ms)
-        over = [one.incident.incident_id for one in checked if is_unexplained(one.resolution)]
+        over = [check.incident.incident_id for check in checked if is_unexplained(check.resolution)]
         self._gone = unexplained_since(self._gone, over, now_ms)
-        since = [(one, self._gone.get(one.incident.incident_id)) for one in checked]
-        return [one for one, since_ms in since if since_ms is None or is_end_missed(since_ms, now_ms)]
+        since = [(check, self._gone.get(check.incident.incident_id)) for check in checked]
+        return [check for check, since_ms in since if since_ms is None or is_end_missed(since_ms, now_ms)]
 
     def _checked(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
         names = sorted({name for incident in incidents if (name := incident.transactional_id) is not None})
         owners = (yield from ask(DescribeTransactions(names))) if names else {}
-        spans = {one.incident_id: partition_of(one) for one in incidents if one.topic is not None}
+        spans = {incident.incident_id: partition_of(incident) for incident in incidents if incident.topic is not None}
         readings = (yield from ask(ReadPartitions(set(spans.values())))) if spans else {}
         self._absences = absences_in_a_row(self._absences, readings)
-        read = [(one, self.end_of(one, owners, readings, now_ms)) for one in incidents]
-        still_open = {spans[one.incident_id] for one, end in read if end is None and one.incident_id in spans}
+        read = [(incident, self.end_of(incident, owners, readings, now_ms)) for incident in incidents]
+        still_open = {
+            spans[incident.incident_id] for incident, end in read if end is None and incident.incident_id in spans
+        }
         around = yield from self.around(
             {partition: readings[partition] for partition in still_open},
             now_ms,
             incidents,
-            [_span_of(one) for one, end in read if end is None and one.incident_id in spans],
+            [_span_of(incident) for incident, end in read if end is None and incident.incident_id in spans],
         )
         self._unmoved = {partition: self._unmoved[partition] for partition in still_open & self._unmoved.keys()}
         self._affected = {partition: self._affected[partition] for partition in still_open & self._affected.keys()}
@@ -223,24 +225,24 @@ class FollowUp:
         self,
         readings: Mapping[TopicPartition, PartitionReading],
         now_ms: TimestampMs,
-        known: Sequence[IncidentEvent] = (),
+        incidents: Sequence[IncidentEvent] = (),
         spans: Iterable[SpanStart] = (),
     ) -> Plan[dict[TopicPartition, Surroundings]]:
         """How long each last stable offset has not moved, the affected groups, and the groups that wait for `spans`."""
         surroundings: dict[TopicPartition, Surroundings] = {}
         readable = {
-            at: (one.last_stable_offset, one.high_watermark)
-            for at, one in readings.items()
-            if one.problem is None and one.last_stable_offset is not None and one.high_watermark is not None
+            at: (reading.last_stable_offset, reading.high_watermark)
+            for at, reading in readings.items()
+            if reading.problem is None and reading.last_stable_offset is not None and reading.high_watermark is not None
         }
         if not readable:
             return surroundings
         answer = yield from ask(ReadGroups(readable))
         waiting = yield from ask(ReadWaitingGroups([span for span in spans if span.partition in readable]))
         yield from self._report_once(frozenset((*answer.problems, *waiting.problems)))
-        before = {**_recalled(known), **self._unmoved}
+        before = {**_recalled(incidents), **self._unmoved}
         affected_before = {
-            partition_of(one): one.consumer_groups for one in known if one.topic is not None
+            partition_of(incident): incident.consumer_groups for incident in incidents if incident.topic is not None
         } | self._affected
         for partition, (stable, end) in readable.items():
             seen = look_again(
@@ -282,18 +284,18 @@ def _owner(incident: IncidentEvent, owners: Mapping[str, TransactionDescription]
     return owners.get(incident.transactional_id or "")
 
 
-def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOffset]:
+def _recalled(events: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOffset]:
     """Since when each last stable offset has not moved, by events that were published before a restart."""
     return {
         partition_of(event): UnmovedOffset(event.last_stable_offset, event.time_ms - event.lso_standing_ms)
-        for event in known
+        for event in events
         if event.topic is not None and event.last_stable_offset is not None and event.lso_standing_ms is not None
     }
 
 
-def changed(book: Book, known: IncidentEvent, event: IncidentEvent) -> Plan[None]:
+def changed(book: Book, incident: IncidentEvent, event: IncidentEvent) -> Plan[None]:
     """Publishes the next event of an open incident that has learned something."""
-    then = book.step(known, Happening.CHANGED)
+    then = book.step(incident, Happening.CHANGED)
     if then is NextStep.UPDATE:
         yield Change(event, then)
 
@@ -318,7 +320,7 @@ class OpenChecks:
         if now_ms < self.due_ms:
             return
         book, store = self.book, self.book.store
-        self.due_ms = now_ms + pause_ms((known.detected_at_ms for known in store.open_incidents), now_ms)
+        self.due_ms = now_ms + pause_ms((incident.detected_at_ms for incident in store.open_incidents), now_ms)
         for incident, now, resolution in (yield from self.follow_up.look(book.left_to_us(now_ms), now_ms)):
             if resolution is not None:
                 read = yield from self._with_marker(incident, resolution, now_ms)
@@ -326,7 +328,7 @@ class OpenChecks:
             elif needs_update(incident, update := updated(now, now_ms)):
                 yield from changed(book, incident, book.as_found(update))
         left = book.left_to_us(now_ms)
-        for incident in [one for one in left if store.is_double(one)]:
+        for incident in [incident for incident in left if store.is_double(incident)]:
             yield from self._end(incident, Happening.DOUBLED, no_longer_open(now_ms, DOUBLE), now_ms)
         for incident, resolution in (yield from contradictions(book, store.left_to_us(now_ms), now_ms)):
             yield from self._end(incident, Happening.CONTRADICTED, resolution, now_ms)
@@ -351,12 +353,12 @@ class OpenChecks:
     ) -> Plan[None]:
         """Ends an incident after a check, if it is still open, and drops the findings about it."""
         book, key = self.book, incident.span
-        known = book.store.known[incident.incident_id]
-        then = book.step(known, happens)
+        latest = book.store.known[incident.incident_id]
+        then = book.step(latest, happens)
         if then is not NextStep.END:
             return
         its_own = book.store.open_span(*key) if key is not None else None
         is_found = book.is_found(incident)
-        yield Change(book.end_of(known, resolution, now_ms), then)
+        yield Change(book.end_of(latest, resolution, now_ms), then)
         if key is not None and is_found and its_own is not None and its_own.incident_id == incident.incident_id:
             book.findings.over(key)

@@ -45,84 +45,84 @@ BELIEVED: Final[dict[OwnState, frozenset[str]]] = {
 
 
 def believed(
-    record: IncidentEvent, known: IncidentEvent | None, own: OwnState, acted: Action | None, now_ms: TimestampMs
+    record: IncidentEvent, incident: IncidentEvent | None, own: OwnState, acted: Action | None, now_ms: TimestampMs
 ) -> IncidentEvent:
     """What this process knows of an incident, once it has read a record of another writer about it.
 
     Its time is never in the future. `acted` is the last decision of this process.
     """
-    record = replace(record, time_ms=min(record.time_ms, now_ms), action=believed_action(record, known, acted))
-    if known is None:
+    record = replace(record, time_ms=min(record.time_ms, now_ms), action=believed_action(record, incident, acted))
+    if incident is None:
         return record
     taken = {name: getattr(record, name) for name in BELIEVED[own]}
     if own is not OwnState.NOTHING:
-        taken["sequence"] = max(known.sequence, record.sequence)
-    return replace(known, **taken)
+        taken["sequence"] = max(incident.sequence, record.sequence)
+    return replace(incident, **taken)
 
 
-def is_same_end(record: IncidentEvent, known: IncidentEvent | None) -> bool:
+def is_same_end(record: IncidentEvent, incident: IncidentEvent | None) -> bool:
     """Whether a record tells the end that this process knows: then two honest instances do not repeat it in turn."""
-    if known is None or known.is_open or record.is_open:
+    if incident is None or incident.is_open or record.is_open:
         return False
-    return record.expected_outcome == known.expected_outcome
+    return record.expected_outcome == incident.expected_outcome
 
 
-def believed_action(event: IncidentEvent, known: IncidentEvent | None, acted: Action | None) -> Action | None:
+def believed_action(event: IncidentEvent, incident: IncidentEvent | None, acted: Action | None) -> Action | None:
     """The last decision: our own version, `acted`, if it is ours; of another writer's, without a claimed success."""
     claim = event.action
     if acted is not None and (claim is None or claim.by == acted.by):
         return acted
     if claim is None:
-        return known.action if known is not None else None
+        return incident.action if incident is not None else None
     return replace(claim, result=None) if claim.result is ActionResult.VERIFIED else claim
 
 
-def differs(published: IncidentEvent, found: IncidentEvent) -> bool:
+def differs(published: IncidentEvent, ours: IncidentEvent) -> bool:
     """Whether an event differs, in a relevant field, from what this process has found about the same subject.
 
     A value that one of two honest instances does not know yet is no difference.
     """
-    if is_elsewhere(published, found):
+    if is_elsewhere(published, ours):
         return True
-    if found.verdict == Verdict.HANGING and published.verdict != found.verdict:
+    if ours.verdict == Verdict.HANGING and published.verdict != ours.verdict:
         return True
     verdict = published.verdict
-    if rank(verdict) > rank(found.verdict) or published.severity != RULE_OF[verdict].severity:
+    if rank(verdict) > rank(ours.verdict) or published.severity != RULE_OF[verdict].severity:
         return True  # milder than found: also the case for an instance that is behind, which is corrected
-    return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
+    return ours.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
 
 
-def is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
+def is_elsewhere(event: IncidentEvent, other: IncidentEvent) -> bool:
     """Whether two events of one incident have different subjects."""
-    pairs = [(getattr(one, name), getattr(other, name)) for name in _IDENTITY]
+    pairs = [(getattr(event, name), getattr(other, name)) for name in _IDENTITY]
     has_other = any(first != second and None not in {first, second} for first, second in pairs)
-    return has_other or (one.topic is None) is not (other.topic is None)
+    return has_other or (event.topic is None) is not (other.topic is None)
 
 
-def found_too(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
+def found_too(incident: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
     """A published incident with the content that this process has found, and the earlier of both start times."""
     return replace(
-        with_newer_verdict(known, event),
-        open_since_ms=min(known.open_since_ms, event.open_since_ms),
-        detected_at_ms=known.detected_at_ms,
-        detection_latency_ms=known.detection_latency_ms,
-        action=known.action,
-        resolution=known.resolution,
+        with_newer_verdict(incident, event),
+        open_since_ms=min(incident.open_since_ms, event.open_since_ms),
+        detected_at_ms=incident.detected_at_ms,
+        detection_latency_ms=incident.detection_latency_ms,
+        action=incident.action,
+        resolution=incident.resolution,
     )
 
 
-def with_newer_verdict(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
+def with_newer_verdict(incident: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
     """A newer verdict about the same span, with the identity, the start and the last sequence of the incident."""
     return replace(
         event,
-        incident_id=known.incident_id,
-        sequence=known.sequence,
-        status=known.status,
-        txn_start_offset=known.txn_start_offset,
-        open_since_ms=known.open_since_ms,
-        open_since_clock=known.open_since_clock,
-        age_ms=known.age_ms,
-        time_ms=known.time_ms,
+        incident_id=incident.incident_id,
+        sequence=incident.sequence,
+        status=incident.status,
+        txn_start_offset=incident.txn_start_offset,
+        open_since_ms=incident.open_since_ms,
+        open_since_clock=incident.open_since_clock,
+        age_ms=incident.age_ms,
+        time_ms=incident.time_ms,
     )
 
 

@@ -86,12 +86,12 @@ def confirm_contradicted(
     """
     names = sorted({candidate.view.transactional_id for candidate in doubted if candidate.view is not None})
     descriptions = (yield from ask(DescribeTransactions(names))) if names else {}
-    found = [
+    unheld = [
         candidate
         for candidate in doubted
         if candidate.view is None or is_disowned(descriptions[candidate.view.transactional_id], candidate)
     ]
-    looked_at = yield from confirm_spans(found)
+    looked_at = yield from confirm_spans(unheld)
     unknown = [(candidate, first) for candidate, first in looked_at if first.answer is Answer.UNKNOWN]
     again = [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED]
     return [*unknown, *(yield from confirm_spans(again))]
@@ -126,18 +126,18 @@ def with_histories(
     confirmed: Sequence[tuple[SpanCandidate, SpanConfirmation]],
 ) -> Plan[list[tuple[SpanCandidate, SpanConfirmation]]]:
     """Confirmations with what the partition logs show at and below the spans' starts; outcomes depend on it."""
-    starts = [start_at_leader(candidate, found) for candidate, found in confirmed]
+    starts = [start_at_leader(candidate, confirmation) for candidate, confirmation in confirmed]
     histories = (yield from ask(ReadHistories(starts))) if starts else {}
     return [
-        (candidate, replace(found, history=histories[start]))
-        for (candidate, found), start in zip(confirmed, starts, strict=True)
+        (candidate, replace(confirmation, history=histories[start]))
+        for (candidate, confirmation), start in zip(confirmed, starts, strict=True)
     ]
 
 
-def start_at_leader(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
+def start_at_leader(candidate: SpanCandidate, confirmation: SpanConfirmation) -> SpanStart:
     """Where a confirmed span begins, according to its leader."""
-    assert found.producer is not None
-    return candidate.start._replace(start_offset=found.producer.start_offset)
+    assert confirmation.producer is not None
+    return candidate.start._replace(start_offset=confirmation.producer.start_offset)
 
 
 def confirm_transactions(
@@ -153,20 +153,20 @@ def confirm_transactions(
     ]
 
 
-def read_anew(evidence: ProvenHang, found: SpanConfirmation) -> Plan[tuple[ProvenHang, SpanConfirmation]]:
+def read_anew(evidence: ProvenHang, confirmation: SpanConfirmation) -> Plan[tuple[ProvenHang, SpanConfirmation]]:
     """The evidence after another read of the span's start in its partition's log, right before an action.
 
     The outcome stays only if the log leads to it again, and if the state's current view of the coordinator does not
     lead to another one. Without an answer from the log, the confirmation becomes UNKNOWN.
     """
-    row, candidate = found.producer, evidence.candidate
+    row, candidate = confirmation.producer, evidence.candidate
     if row is None or evidence.outcome == ExpectedOutcome.UNKNOWN:
-        return evidence, found
-    ((_, whole),) = yield from with_histories([(candidate, found)])
+        return evidence, confirmation
+    ((_, whole),) = yield from with_histories([(candidate, confirmation)])
     history = whole.history
     if history.problem is not None:
-        return evidence, replace(found, answer=Answer.UNKNOWN, why=history.problem)
-    return with_history(evidence, row, history), found
+        return evidence, replace(confirmation, answer=Answer.UNKNOWN, why=history.problem)
+    return with_history(evidence, row, history), confirmation
 
 
 # The way of a candidate to its answer: the queues, the number of answers, and the reasons why an answer is unknown.
@@ -194,10 +194,12 @@ class CandidateQueue(Generic[T]):
     def next(self, candidates: Iterable[T], now_ms: TimestampMs) -> list[T]:
         """The candidates for this batch, in their latest version; the others stay in the queue."""
         self._waiting.update({self._same(candidate): (candidate, now_ms) for candidate in candidates})
-        line = [(key, one) for key, (one, emitted_ms) in self._waiting.items() if now_ms - emitted_ms < GONE_MS]
+        line = [
+            (key, candidate) for key, (candidate, emitted_ms) in self._waiting.items() if now_ms - emitted_ms < GONE_MS
+        ]
         chosen, left = line[:CANDIDATES_AT_A_TIME], line[CANDIDATES_AT_A_TIME:]
         self._waiting = {key: self._waiting[key] for key, _ in left}
-        return [one for _, one in chosen]
+        return [candidate for _, candidate in chosen]
 
     @property
     def waiting(self) -> int:
@@ -252,14 +254,14 @@ class Undecided:
 
     _spans: dict[Hashable, tuple[str, TimestampMs, TimestampMs]] = field(default_factory=dict)
 
-    def take(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> None:
+    def take(self, candidate: SpanCandidate, confirmation: SpanConfirmation, now_ms: TimestampMs) -> None:
         """Takes the answer about a span."""
         key = _span(candidate)
-        if found.answer is not Answer.UNKNOWN:
+        if confirmation.answer is not Answer.UNKNOWN:
             self._spans.pop(key, None)
             return
         since_ms = self._spans[key][1] if key in self._spans else now_ms
-        self._spans[key] = f"{candidate.start}: {found.why}", since_ms, now_ms
+        self._spans[key] = f"{candidate.start}: {confirmation.why}", since_ms, now_ms
 
     def over(self, ends: Iterable[SpanEnded]) -> None:
         """Drops spans that have ended."""
@@ -268,7 +270,7 @@ class Undecided:
 
     def lasting(self, now_ms: TimestampMs) -> list[str]:
         """The spans that are undecided for long, with the reasons, the oldest first."""
-        self._spans = {key: one for key, one in self._spans.items() if now_ms - one[2] < GONE_MS}
+        self._spans = {key: doubt for key, doubt in self._spans.items() if now_ms - doubt[2] < GONE_MS}
         lasting = [(since_ms, text) for text, since_ms, _ in self._spans.values() if now_ms - since_ms >= LASTING_MS]
         return [text for _, text in sorted(lasting)]
 

@@ -73,22 +73,22 @@ NOT_LISTED: Final = ListedAt(None, None)
 def span_event(
     origin: Origin,
     candidate: SpanCandidate,
-    found: SpanConfirmation,
+    confirmation: SpanConfirmation,
     cleanup_policy: str | None,
     now_ms: TimestampMs,
     outcome: Outcome | None = None,
     first_look: ListedAt = NOT_LISTED,
 ) -> IncidentEvent:
     """The event that opens an incident about a confirmed span; `outcome` is what is known of it, by all reads."""
-    reading, producer = _read(found)
-    view, description, span = candidate.view, found.description, candidate.span
-    outcome = outcome or known_outcome(candidate, found)
+    reading, producer = _read(confirmation)
+    view, description, span = candidate.view, confirmation.description, candidate.span
+    outcome = outcome or known_outcome(candidate, confirmation)
     event = IncidentEvent(
         incident_id=_span_id(origin, reading.topic_id, candidate, producer.start_offset),
         sequence=1,
         status=IncidentStatus.OPENED,
         verdict=candidate.verdict,
-        reason=found.reason,
+        reason=confirmation.reason,
         severity=RULE_OF[candidate.verdict].severity,
         cluster_id=origin.cluster_id,
         topic=candidate.partition.topic,
@@ -107,7 +107,7 @@ def span_event(
         last_write_ms=producer.last_timestamp_ms,
         age_ms=elapsed(span.first_seen_ms, now_ms),
         cleanup_policy=cleanup_policy,
-        evidence=_span_evidence(origin, candidate, found, now_ms, first_look),
+        evidence=_span_evidence(origin, candidate, confirmation, now_ms, first_look),
         expected_outcome=outcome.outcome,
         detected_at_ms=now_ms,
         detection_latency_ms=elapsed(_unowned_since_ms(candidate), now_ms),
@@ -124,10 +124,10 @@ def _unowned_since_ms(candidate: SpanCandidate) -> TimestampMs:
 
 
 def transaction_event(
-    origin: Origin, candidate: TransactionCandidate, found: TransactionConfirmation, now_ms: TimestampMs
+    origin: Origin, candidate: TransactionCandidate, confirmation: TransactionConfirmation, now_ms: TimestampMs
 ) -> IncidentEvent:
     """The event that opens an incident about a transaction the coordinator still has."""
-    view, description = candidate.view, found.description
+    view, description = candidate.view, confirmation.description
     assert description is not None
     assert description.producer_epoch is not None  # the transaction is live
     stuck = RULE_OF[candidate.verdict].family is Family.PREPARE
@@ -216,11 +216,11 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs, looks: L
     return with_command(origin, event)
 
 
-def _read(found: SpanConfirmation) -> tuple[PartitionReading, ActiveProducer]:
+def _read(confirmation: SpanConfirmation) -> tuple[PartitionReading, ActiveProducer]:
     """What the fresh read of a confirmed span has read."""
-    assert found.reading is not None
-    assert found.producer is not None
-    return found.reading, found.producer
+    assert confirmation.reading is not None
+    assert confirmation.producer is not None
+    return confirmation.reading, confirmation.producer
 
 
 def _span_id(origin: Origin, topic_id: str, finding: SpanCandidate | StrayWrite, start_offset: Offset) -> str:
@@ -245,11 +245,11 @@ def _log_place(view: TransactionView | None) -> str | None:
 
 
 def _span_evidence(
-    origin: Origin, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs, first_look: ListedAt
+    origin: Origin, candidate: SpanCandidate, confirmation: SpanConfirmation, now_ms: TimestampMs, first_look: ListedAt
 ) -> Evidence:
-    reading, producer = _read(found)
+    reading, producer = _read(confirmation)
     return replace(
-        _coordinators(origin, candidate.view, found.description),
+        _coordinators(origin, candidate.view, confirmation.description),
         first_barrier=candidate.first_barrier,
         second_barrier=candidate.second_barrier,
         first_data_listed_ms=first_look.data_ms,
@@ -302,7 +302,7 @@ def subject_of(event: IncidentEvent) -> Subject:
 
 def topics_of(partitions: Iterable[str]) -> Iterable[str]:
     """The topics of partitions that are given as text."""
-    return (TopicPartition.parse(one).topic for one in partitions)
+    return (TopicPartition.parse(partition).topic for partition in partitions)
 
 
 def _advice(event: IncidentEvent, application: IdMaker | None) -> Advice | None:
@@ -366,7 +366,7 @@ def fitting(event: IncidentEvent) -> IncidentEvent:
     """The event, with its lists cut if they are too long; the same object if they are not."""
     partitions = event.evidence.coordinator_partitions
     lists = (event.pending_partitions, event.consumer_groups, event.waiting_groups, partitions)
-    pending, groups, waiting, participants = fits = tuple(_first(one) for one in lists)
+    pending, groups, waiting, participants = fits = tuple(_first(entries) for entries in lists)
     if fits == tuple(map(len, lists)):
         return event
     return replace(

@@ -106,9 +106,11 @@ class SpanIncidents:
     def end_over(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Ends incidents whose span has ended, and drops the findings about it."""
         book = self.book
-        over = [*self.unread, *(one for one in emitted if isinstance(one, SpanEnded))]
-        found = [(one, _key_of_end(one)) for one in over]
-        ends = [(end, key, known) for end, key in found if (known := self._ended_by(end, key)) is not None]
+        over = [*self.unread, *(finding for finding in emitted if isinstance(finding, SpanEnded))]
+        keyed = [(end, _key_of_end(end)) for end in over]
+        ends = [
+            (end, key, open_incident) for end, key in keyed if (open_incident := self._ended_by(end, key)) is not None
+        ]
         ends, self.unread = yield from ask(Within(END_BUDGET_MS, with_closing_markers(book, ends)))
         names = {incident.transactional_id for ended, _, incident in ends if ended.how is SpanEnd.MARKER}
         named = sorted(name for name in names if name is not None)
@@ -119,22 +121,22 @@ class SpanIncidents:
             view = proof.candidate.view if proof is not None else None
             resolution = ending.span_resolution(ended, incident, owner, now_ms, view, ours)
             yield from end_found_here(book, incident, resolution, now_ms)
-        for key in {key for _, key in found}.difference(map(_key_of_end, self.unread)):
+        for key in {key for _, key in keyed}.difference(map(_key_of_end, self.unread)):
             book.findings.over(key)
 
     def _ended_by(self, ended: SpanEnded, key: SpanKey) -> IncidentEvent | None:
         """The open incident that ends with a span."""
-        known = self.book.store.open_span(*key)
-        return known if known is not None and not ending.is_of_earlier_data(ended.span, known) else None
+        incident = self.book.store.open_span(*key)
+        return incident if incident is not None and not ending.is_of_earlier_data(ended.span, incident) else None
 
     def learn_owners(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents without an owner, if a candidate that is repeated names it now."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate) and candidate.view is not None:
-                known = self.book.open_about(candidate)
-                if known is not None and known.verdict == candidate.verdict and known.transactional_id is None:
-                    named = updated(replace(known, transactional_id=candidate.view.transactional_id), now_ms)
-                    yield from changed(self.book, known, self.book.as_found(named))
+                incident = self.book.open_about(candidate)
+                if incident is not None and incident.verdict == candidate.verdict and incident.transactional_id is None:
+                    named = updated(replace(incident, transactional_id=candidate.view.transactional_id), now_ms)
+                    yield from changed(self.book, incident, self.book.as_found(named))
 
     def tell_stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Publishes stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
@@ -142,8 +144,8 @@ class SpanIncidents:
         for stray in emitted:
             if isinstance(stray, StrayWrite):
                 event = event_builder.stray_event(self.book.origin, stray, now_ms, self.book.looks)
-                known = store.open_span(stray.topic_id, stray.partition, stray.producer_id)
-                then = self.book.step(known, Happening.STRAY_WRITE)
+                incident = store.open_span(stray.topic_id, stray.partition, stray.producer_id)
+                then = self.book.step(incident, Happening.STRAY_WRITE)
                 if then is not NextStep.OPEN or self.book.is_published(event):
                     continue
                 event = replace(event, incident_id=store.unused(event.incident_id))
@@ -154,90 +156,96 @@ class SpanIncidents:
     def open_confirmed(self, emitted: Sequence[Finding]) -> Plan[None]:
         """Publishes candidates that a fresh read confirms."""
         now_ms = yield from ask(Now())
-        candidates = (one for one in emitted if isinstance(one, SpanCandidate) and not self._is_settled(one))
-        doubts = (one.candidate for one in emitted if isinstance(one, CoverInDoubt | OwnerInDoubt))
+        candidates = (
+            finding for finding in emitted if isinstance(finding, SpanCandidate) and not self._is_settled(finding)
+        )
+        doubts = (doubt.candidate for doubt in emitted if isinstance(doubt, CoverInDoubt | OwnerInDoubt))
         new, held = self.queues.spans.next(candidates, now_ms), self.queues.held.next(doubts, now_ms)
         confirmations = yield from self._read_again(
-            [one for one in new if not self._is_settled(one)],
-            [one for one in held if not self._is_settled(one)],
+            [candidate for candidate in new if not self._is_settled(candidate)],
+            [candidate for candidate in held if not self._is_settled(candidate)],
         )
         confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = (yield from ask(ReadCleanupPolicies(topics))) if topics else {}
-        readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
-        spans = [start_at_leader(candidate, found) for candidate, found in confirmed]
+        readings = {
+            candidate.partition: confirmation.reading
+            for candidate, confirmation in confirmed
+            if confirmation.reading is not None
+        }
+        spans = [start_at_leader(candidate, confirmation) for candidate, confirmation in confirmed]
         around = yield from self.checks.follow_up.around(readings, (yield from ask(Now())), spans=spans)
         # If time runs out, the outcome is found later.
         whole = dict((yield from ask(Within(OUTCOME_BUDGET_MS, with_histories(confirmed)))))
-        for candidate, found in confirmations:
-            if found.answer is Answer.REFUTED and not self._was_only_asked(found):
+        for candidate, confirmation in confirmations:
+            if confirmation.answer is Answer.REFUTED and not self._was_only_asked(confirmation):
                 self.refuted.add(candidate.partition)
             what = str(candidate.start)
-            self.answers.undecided.take(candidate, found, now_ms)
-            if (yield from self.answers.is_confirmed(candidate.verdict, what, found.answer, found.why)):
+            self.answers.undecided.take(candidate, confirmation, now_ms)
+            if (yield from self.answers.is_confirmed(candidate.verdict, what, confirmation.answer, confirmation.why)):
                 policy = policies.get(candidate.partition.topic)
                 yield from self._confirmed(candidate, whole[candidate], policy, around.get(candidate.partition))
 
     def _confirmed(
         self,
         candidate: SpanCandidate,
-        found: SpanConfirmation,
+        confirmation: SpanConfirmation,
         cleanup_policy: str | None,
         around: Surroundings | None,
     ) -> Plan[None]:
         """Stores the evidence of a confirmed candidate, and makes the step that follows."""
         key, now_ms = key_of(candidate), (yield from ask(Now()))
-        evidence = self.book.findings.confirmed(candidate, found, now_ms, self.book.looks.last)
+        evidence = self.book.findings.confirmed(candidate, confirmation, now_ms, self.book.looks.last)
         first_look = self.book.looks.of(candidate.first_barrier)
         event = event_builder.span_event(
-            self.book.origin, candidate, found, cleanup_policy, now_ms, evidence.known, first_look
+            self.book.origin, candidate, confirmation, cleanup_policy, now_ms, evidence.known, first_look
         )
         event = around.added_to(event) if around is not None else event
         self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
         yield from self._hanging(self.book.open_about(candidate), event)
-        known = self.book.open_about(candidate)  # the ledger has stored the change, so it is the new event
-        if known is not None:
-            self.book.findings.published_as(key, known.incident_id)
-            self.outcomes.opened(known, candidate, agreed(known_outcome(candidate, found), evidence))
+        incident = self.book.open_about(candidate)  # the ledger has stored the change, so it is the new event
+        if incident is not None:
+            self.book.findings.published_as(key, incident.incident_id)
+            self.outcomes.opened(incident, candidate, agreed(known_outcome(candidate, confirmation), evidence))
 
     def _read_again(self, new: Sequence[SpanCandidate], held: Sequence[SpanCandidate]) -> Plan[Confirmed]:
         """Fresh reads of candidates; `held` are those about which the coordinators' log proves nothing."""
         match self.book.origin.coordinator_view:
             case CoordinatorAccess.LOG:
-                found = yield from confirm_spans(new)
-                return [*found, *(yield from confirm_contradicted(held))]
+                confirmations = yield from confirm_spans(new)
+                return [*confirmations, *(yield from confirm_contradicted(held))]
             case CoordinatorAccess.API:
                 return (yield from confirm_asked(held, (yield from ask(Now()))))
             case CoordinatorAccess.NONE:
                 return (yield from confirm_overdue(new))
 
-    def _was_only_asked(self, found: SpanConfirmation) -> bool:
+    def _was_only_asked(self, confirmation: SpanConfirmation) -> bool:
         """Whether a live transaction holds a span about which no log was read: its leader contradicts nothing."""
-        return self.book.origin.coordinator_view is CoordinatorAccess.API and found.description is not None
+        return self.book.origin.coordinator_view is CoordinatorAccess.API and confirmation.description is not None
 
-    def _hanging(self, known: IncidentEvent | None, event: IncidentEvent) -> Plan[None]:
+    def _hanging(self, incident: IncidentEvent | None, event: IncidentEvent) -> Plan[None]:
         """Makes the step of a confirmed hanging span: it opens an incident, ends an older one, or changes one."""
         book, now_ms = self.book, event.time_ms
-        then = book.step(known, confirmed_span(known, event))
-        if known is not None and then is NextStep.END_AND_OPEN:
-            yield Change(book.end_of(known, ending.no_longer_open(now_ms, _ANOTHER), now_ms), then)
+        then = book.step(incident, confirmed_span(incident, event))
+        if incident is not None and then is NextStep.END_AND_OPEN:
+            yield Change(book.end_of(incident, ending.no_longer_open(now_ms, _ANOTHER), now_ms), then)
         if then in {NextStep.OPEN, NextStep.END_AND_OPEN}:
             yield Change(replace(event, incident_id=book.store.unused(event.incident_id)), NextStep.OPEN)
-        elif known is not None and then is NextStep.CHANGE_VERDICT:
-            yield from adopted(with_newer_verdict(known, event), is_update=True, now_ms=now_ms)
-        elif known is not None and then is NextStep.ADOPT:
-            ours = found_too(known, event)
-            yield from adopted(ours, is_update=is_update_of_span(known, ours), now_ms=now_ms)
+        elif incident is not None and then is NextStep.CHANGE_VERDICT:
+            yield from adopted(with_newer_verdict(incident, event), is_update=True, now_ms=now_ms)
+        elif incident is not None and then is NextStep.ADOPT:
+            ours = found_too(incident, event)
+            yield from adopted(ours, is_update=is_update_of_span(incident, ours), now_ms=now_ms)
 
     def _is_settled(self, candidate: SpanCandidate) -> bool:
         """Whether the incident is published, and this process has found it itself; or it has a worse verdict."""
         self.book.findings.repeated(candidate)
-        known = self.book.open_about(candidate)
-        if known is None:
+        incident = self.book.open_about(candidate)
+        if incident is None:
             return False
-        if rank(known.verdict) < rank(candidate.verdict):
+        if rank(incident.verdict) < rank(candidate.verdict):
             return True
-        return known.verdict == candidate.verdict and self.book.is_found(known)
+        return incident.verdict == candidate.verdict and self.book.is_found(incident)
 
 
 _EndOfIncident = tuple[SpanEnded, SpanKey, IncidentEvent]
@@ -253,7 +261,7 @@ def with_closing_markers(
 
     Also returns the ends that have not had the whole time: their incidents stay open until the next batch.
     """
-    found: list[_EndOfIncident] = []
+    ready: list[_EndOfIncident] = []
     unread: list[SpanEnded] = []
     begin_ms = now_ms = yield from ask(Now())
     for ended, key, incident in ends:
@@ -266,8 +274,8 @@ def with_closing_markers(
             if closing is None and spent_ms > 0 and elapsed(begin_ms, now_ms) >= END_BUDGET_MS:
                 unread.append(ended)
                 continue
-        found.append((ended if closing is None else ending.with_marker(ended, closing), key, incident))
-    return found, unread
+        ready.append((ended if closing is None else ending.with_marker(ended, closing), key, incident))
+    return ready, unread
 
 
 def end_found_here(book: Book, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> Plan[None]:
@@ -285,11 +293,11 @@ def adopted(ours: IncidentEvent, *, is_update: bool, now_ms: TimestampMs) -> Pla
         yield Change(ours, NextStep.ADOPT)
 
 
-def is_update_of_span(known: IncidentEvent, found: IncidentEvent) -> bool:
+def is_update_of_span(published: IncidentEvent, ours: IncidentEvent) -> bool:
     """Whether what was found about a published span is published too: it differs, or it adds the outcome or the id."""
-    is_outcome_new = known.expected_outcome == ExpectedOutcome.UNKNOWN != found.expected_outcome
-    is_owner_new = known.transactional_id is None is not found.transactional_id
-    return differs(known, found) or is_outcome_new or is_owner_new
+    is_outcome_new = published.expected_outcome == ExpectedOutcome.UNKNOWN != ours.expected_outcome
+    is_owner_new = published.transactional_id is None is not ours.transactional_id
+    return differs(published, ours) or is_outcome_new or is_owner_new
 
 
 def _key_of_end(ended: SpanEnded) -> SpanKey:
@@ -317,38 +325,42 @@ class TransactionIncidents:
     def open_confirmed(self, emitted: Sequence[Finding]) -> Plan[None]:
         """Publishes candidates that a fresh read confirms."""
         now_ms = yield from ask(Now())
-        candidates = (one for one in emitted if isinstance(one, TransactionCandidate) and self._is_worse(one))
-        new = [one for one in self.queues.transactions.next(candidates, now_ms) if self._is_worse(one)]
-        for candidate, found in (yield from confirm_transactions(new)):
+        candidates = (
+            finding for finding in emitted if isinstance(finding, TransactionCandidate) and self._is_worse(finding)
+        )
+        new = [
+            candidate for candidate in self.queues.transactions.next(candidates, now_ms) if self._is_worse(candidate)
+        ]
+        for candidate, confirmation in (yield from confirm_transactions(new)):
             name = candidate.view.transactional_id
-            if (yield from self.answers.is_confirmed(candidate.verdict, name, found.answer, found.why)):
+            if (yield from self.answers.is_confirmed(candidate.verdict, name, confirmation.answer, confirmation.why)):
                 now_ms = yield from ask(Now())
-                event = event_builder.transaction_event(self.book.origin, candidate, found, now_ms)
+                event = event_builder.transaction_event(self.book.origin, candidate, confirmation, now_ms)
                 incident_id = yield from self._confirmed(event)
                 self.book.findings.transactions[incident_id] = candidate
 
     def _confirmed(self, event: IncidentEvent) -> Plan[str]:
         """Makes the step of a confirmed candidate; returns the id of its incident."""
         store = self.book.store
-        known = store.open_one(event.incident_id)
-        then = self.book.step(known, confirmed_transaction(known, event))
+        incident = store.open_one(event.incident_id)
+        then = self.book.step(incident, confirmed_transaction(incident, event))
         if then is NextStep.OPEN:
             event = replace(event, incident_id=store.unused(event.incident_id))
             yield Change(event, then)
-        elif known is not None and then is NextStep.CHANGE_VERDICT:
-            worse = replace(known, verdict=event.verdict, severity=event.severity, overdue_ms=event.overdue_ms)
+        elif incident is not None and then is NextStep.CHANGE_VERDICT:
+            worse = replace(incident, verdict=event.verdict, severity=event.severity, overdue_ms=event.overdue_ms)
             yield Change(updated(worse, event.time_ms), then)
-        elif known is not None and then is NextStep.ADOPT:
-            ours = found_too(known, event)
-            yield from adopted(ours, is_update=differs(known, ours), now_ms=event.time_ms)
-        return event.incident_id if known is None else known.incident_id
+        elif incident is not None and then is NextStep.ADOPT:
+            ours = found_too(incident, event)
+            yield from adopted(ours, is_update=differs(incident, ours), now_ms=event.time_ms)
+        return event.incident_id if incident is None else incident.incident_id
 
     def _is_worse(self, candidate: TransactionCandidate) -> bool:
         """Whether the candidate is new, or worse than the open incident: long_running that has become late."""
         first = self.book.transaction_id(candidate.producer_id, candidate.view, candidate)
-        known = self.book.store.open_one(first)
-        is_found = known is not None and known.incident_id in self.book.findings.transactions
-        return needs_confirmation(known, candidate.verdict, is_found=is_found)
+        incident = self.book.store.open_one(first)
+        is_found = incident is not None and incident.incident_id in self.book.findings.transactions
+        return needs_confirmation(incident, candidate.verdict, is_found=is_found)
 
 
 # What an open incident learns later: its outcome, an outcome that no longer counts, and the name of its owner.
@@ -387,8 +399,8 @@ class OutcomeRetries:
     @property
     def due_ms(self) -> TimestampMs:
         """When an outcome that is awaited is asked for again: at once, if only the next listing is awaited."""
-        found = (self.book.findings.get(key_of(awaited.candidate)) for awaited in self._awaited.values())
-        if any(evidence is not None and evidence.pending is not None for evidence in found):
+        proofs = (self.book.findings.get(key_of(awaited.candidate)) for awaited in self._awaited.values())
+        if any(evidence is not None and evidence.pending is not None for evidence in proofs):
             return AT_ONCE
         return min((awaited.attempts.due_ms for awaited in self._awaited.values()), default=NEVER_MS)
 
@@ -401,9 +413,9 @@ class OutcomeRetries:
         """Changes incidents whose outcomes are now known, or certainly not."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate):
-                known = self.book.open_about(candidate)
-                if self.book.lacks_outcome(known):
-                    self._repeated(known.incident_id, candidate, now_ms)
+                open_incident = self.book.open_about(candidate)
+                if self.book.lacks_outcome(open_incident):
+                    self._repeated(open_incident.incident_id, candidate, now_ms)
         due = [incident for incident in self._due(now_ms) if self._evidence(incident) is not None]
         starts = {incident.incident_id: self._start(incident) for incident in due}
         histories = (yield from ask(ReadHistories(list(starts.values())))) if due else {}
@@ -414,7 +426,9 @@ class OutcomeRetries:
                 readable.append((incident, history))
             else:
                 self._awaited[incident.incident_id].later(now_ms, is_under_way=history.is_being_read)
-        confirmed = yield from confirm_spans([self._awaited[one.incident_id].candidate for one, _ in readable])
+        confirmed = yield from confirm_spans(
+            [self._awaited[incident.incident_id].candidate for incident, _ in readable]
+        )
         for (incident, history), (_, fresh) in zip(readable, confirmed, strict=True):
             outcome = self._judge(incident, replace(fresh, history=history), now_ms)
             is_answered = fresh.answer is Answer.CONFIRMED and is_settled(incident, outcome)
@@ -425,31 +439,37 @@ class OutcomeRetries:
         """Changes incidents with a published outcome that no longer counts."""
         for incident in self.book.open_incidents:
             if incident.verdict == Verdict.HANGING and self.book.is_found(incident):
-                found = self.book.as_found(incident)
-                is_known = found.expected_outcome != ExpectedOutcome.UNKNOWN
+                ours = self.book.as_found(incident)
+                is_known = ours.expected_outcome != ExpectedOutcome.UNKNOWN
                 then = self.book.step(incident, Happening.WITHDRAWN)
                 if incident.expected_outcome != ExpectedOutcome.UNKNOWN and not is_known and then is NextStep.UPDATE:
-                    yield Change(updated(found, now_ms), then)
+                    yield Change(updated(ours, now_ms), then)
 
     def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: TimestampMs) -> None:
         """Handles a repeated candidate of an open incident, which may have more information than before."""
-        known = self._awaited.get(incident_id)
-        if known is not None:
-            known.candidate = candidate
+        awaited = self._awaited.get(incident_id)
+        if awaited is not None:
+            awaited.candidate = candidate
             evidence = self.book.findings.get(key_of(candidate))
             if evidence is not None and evidence.pending is not None and evidence.pending.is_proven_by(candidate):
-                known.attempts.due_ms = now_ms
+                awaited.attempts.due_ms = now_ms
         elif self._settled.get(incident_id) != outcome_basis(candidate):
             self._awaited[incident_id] = _Awaited(candidate, Attempts(due_ms=now_ms))
 
     def _due(self, now_ms: TimestampMs) -> list[IncidentEvent]:
-        known = self.book.store.known
-        lacking = {one for one in (*self._awaited, *self._settled) if self.book.lacks_outcome(known.get(one))}
-        self._awaited = {one: awaited for one, awaited in self._awaited.items() if one in lacking}
-        self._settled = {one: basis for one, basis in self._settled.items() if one in lacking}
-        due = ((one, awaited.attempts) for one, awaited in self._awaited.items())
-        line = sorted((attempts.due_ms, one) for one, attempts in due if attempts.is_due(now_ms))
-        return [known[one] for _, one in line[:OUTCOMES_AT_A_TIME]]
+        incidents = self.book.store.known
+        lacking = {
+            incident_id
+            for incident_id in (*self._awaited, *self._settled)
+            if self.book.lacks_outcome(incidents.get(incident_id))
+        }
+        self._awaited = {
+            incident_id: awaited for incident_id, awaited in self._awaited.items() if incident_id in lacking
+        }
+        self._settled = {incident_id: basis for incident_id, basis in self._settled.items() if incident_id in lacking}
+        due = ((incident_id, awaited.attempts) for incident_id, awaited in self._awaited.items())
+        line = sorted((attempts.due_ms, incident_id) for incident_id, attempts in due if attempts.is_due(now_ms))
+        return [incidents[incident_id] for _, incident_id in line[:OUTCOMES_AT_A_TIME]]
 
     def _start(self, incident: IncidentEvent) -> SpanStart:
         """The start of the span that this process has found; the one in an event may be forged."""
@@ -502,22 +522,28 @@ class OwnerSearch:
     @property
     def due_ms(self) -> TimestampMs:
         """When the log is read again for an owner."""
-        is_left = any(one.incident_id not in self._names for one in self.book.open_incidents if self._is_nameless(one))
+        is_left = any(
+            incident.incident_id not in self._names
+            for incident in self.book.open_incidents
+            if self._is_nameless(incident)
+        )
         return self._attempts.due_ms if self.may_read and is_left else NEVER_MS
 
     def learn(self, now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents whose owners are known now."""
-        nameless = {one.incident_id: one for one in self.book.open_incidents if self._is_nameless(one)}
-        self._names = {one: name for one, name in self._names.items() if one in nameless}
-        left = [one for one in nameless.values() if one.incident_id not in self._names]
+        nameless = {
+            incident.incident_id: incident for incident in self.book.open_incidents if self._is_nameless(incident)
+        }
+        self._names = {incident_id: name for incident_id, name in self._names.items() if incident_id in nameless}
+        left = [incident for incident in nameless.values() if incident.incident_id not in self._names]
         if self.may_read and left and self._attempts.is_due(now_ms):
-            answer = yield from ask(ReadFormerOwners({one.producer_id for one in left}))
+            answer = yield from ask(ReadFormerOwners({incident.producer_id for incident in left}))
             if answer.problem is None:
                 self._attempts.end()
             else:
                 self._attempts.put_off(now_ms)
-            found = [one for one in left if one.producer_id in answer.names]
-            self._names.update({one.incident_id: answer.names[one.producer_id] for one in found})
+            answered = [incident for incident in left if incident.producer_id in answer.names]
+            self._names.update({incident.incident_id: answer.names[incident.producer_id] for incident in answered})
         for incident_id, name in self._names.items():
             if name is not None:
                 named = updated(replace(nameless[incident_id], transactional_id=name), now_ms)
@@ -528,6 +554,6 @@ class OwnerSearch:
         return is_without_owner and self.book.is_found(incident)
 
 
-def needs_confirmation(known: IncidentEvent | None, verdict: Verdict, *, is_found: bool) -> bool:
+def needs_confirmation(incident: IncidentEvent | None, verdict: Verdict, *, is_found: bool) -> bool:
     """Whether a candidate about a transaction is confirmed: it is new, or worse than what this process has found."""
-    return known is None or not is_found or rank(verdict) < rank(known.verdict)
+    return incident is None or not is_found or rank(verdict) < rank(incident.verdict)

@@ -166,9 +166,9 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 _FIELDS: Final = fields(Heartbeat)
 
 
-def invalid_field(found: Mapping[str, Any]) -> str | None:
+def invalid_field(values: Mapping[str, Any]) -> str | None:
     """The name of a field whose value is not valid; None if all are."""
-    return next((name for name, check in _CHECKS.items() if not check(found[name])), None)
+    return next((name for name, check in _CHECKS.items() if not check(values[name])), None)
 
 
 def to_bytes(heartbeat: Heartbeat) -> bytes:
@@ -187,13 +187,13 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
         raise BadEventError(SkipReason.TOO_LARGE, message)
     try:
         raw = read_json(value)
-        found = {spec.name: raw[spec.name] if spec.default is MISSING else raw.get(spec.name) for spec in _FIELDS}
+        values = {spec.name: raw[spec.name] if spec.default is MISSING else raw.get(spec.name) for spec in _FIELDS}
     except Exception as exc:  # a decoder can raise anything on invalid bytes
         raise BadEventError(SkipReason.UNDECODABLE, f"expected a heartbeat, found {value[:40]!r}...") from exc
-    wrong = invalid_field(found)
+    wrong = invalid_field(values)
     if wrong is not None:
         raise BadEventError(SkipReason.INVALID, f"expected a heartbeat: {wrong} has an invalid value")
-    heartbeat = Heartbeat(**{**found, **{name: tuple(found[name]) for name in LISTS}})
+    heartbeat = Heartbeat(**{**values, **{name: tuple(values[name]) for name in LISTS}})
     if heartbeat.key != key:
         raise BadEventError(SkipReason.WRONG_KEY, "expected a heartbeat under its own instance's key")
     return heartbeat
@@ -246,16 +246,16 @@ def last_of_each(heartbeats: Iterable[Heartbeat], now_ms: TimestampMs) -> list[H
     """The last heartbeat of each instance, the latest judgement first; doubtful heartbeats come last."""
     last: dict[str, Heartbeat] = {}
     for beat in heartbeats:
-        known = last.get(beat.key)
-        if known is None or _replaces(beat, known, now_ms):
+        current = last.get(beat.key)
+        if current is None or _replaces(beat, current, now_ms):
             last[beat.key] = beat
     return sorted(last.values(), key=lambda beat: (beat.doubt(now_ms) is not None, -beat.evaluated_ms))
 
 
-def _replaces(beat: Heartbeat, known: Heartbeat, now_ms: TimestampMs) -> bool:
+def _replaces(beat: Heartbeat, current: Heartbeat, now_ms: TimestampMs) -> bool:
     if beat.doubt(now_ms) is not None:
         return False
-    return known.doubt(now_ms) is not None or known.time_ms <= beat.time_ms
+    return current.doubt(now_ms) is not None or current.time_ms <= beat.time_ms
 
 
 def unwatched(clusters: Iterable[str], last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[str]:
@@ -274,21 +274,23 @@ def unspoken(last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[str]:
 
 def undetected(last: Iterable[Heartbeat], now_ms: TimestampMs) -> dict[str, tuple[Verdict, ...]]:
     """By cluster, the verdicts that none of its active watchers detects; without clusters where each is detected."""
-    found: dict[str, tuple[Verdict, ...]] = {}
+    by_cluster: dict[str, tuple[Verdict, ...]] = {}
     for beat in last:
         if beat.is_active(now_ms):
             missing = undetected_in(CoordinatorAccess(beat.coordinator_view))
-            found[beat.cluster_id] = tuple(one for one in missing if one in found.get(beat.cluster_id, missing))
-    return {cluster: verdicts for cluster, verdicts in sorted(found.items()) if verdicts}
+            by_cluster[beat.cluster_id] = tuple(
+                verdict for verdict in missing if verdict in by_cluster.get(beat.cluster_id, missing)
+            )
+    return {cluster: verdicts for cluster, verdicts in sorted(by_cluster.items()) if verdicts}
 
 
 def uncovered(last: Sequence[Heartbeat], now_ms: TimestampMs) -> list[Uncovered]:
     """What the active watchers prove nothing about, in clusters that have one."""
     active = [beat for beat in last if beat.is_active(now_ms)]
     log_is_read = {beat.cluster_id for beat in active if _has_read_log(beat)}
-    found = [part for beat in active for part in _uncovered_by(beat, is_log_read=beat.cluster_id in log_is_read)]
+    parts = [part for beat in active for part in _uncovered_by(beat, is_log_read=beat.cluster_id in log_is_read)]
     watched, covered = {beat.cluster_id for beat in active}, {_coverage(beat) for beat in active}
-    return found + [
+    return parts + [
         Uncovered(beat, Missing.WATCHER, more=beat.scanned_partitions + beat.census_partitions)
         for beat in last
         if beat.cluster_id in watched and _coverage(beat) not in covered and beat.is_missed(now_ms)

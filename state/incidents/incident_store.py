@@ -95,13 +95,13 @@ class IncidentStore:
         for event in list(self.known.values()):
             self.enter(event)
 
-    def known_as(self, known: IncidentEvent | None) -> Known:
+    def known_as(self, incident: IncidentEvent | None) -> Known:
         """What this process knows of an incident; only its command has found an abort by hand."""
-        if known is None:
+        if incident is None:
             return Known.NOTHING
-        if not known.is_open:
+        if not incident.is_open:
             return Known.ENDED
-        return Known.FOUND if self.is_found(known) and not known.is_by_hand else Known.CLAIMED
+        return Known.FOUND if self.is_found(incident) and not incident.is_by_hand else Known.CLAIMED
 
     def expired(self, now_ms: TimestampMs, retention_ms: DurationMs, most: int) -> list[str]:
         """The ids of incidents that ended before the retention, at most `most`."""
@@ -152,18 +152,18 @@ class IncidentStore:
             if self.is_used(incident_id):
                 self.hidden.add(incident_id)
             return
-        known = self.known.pop(incident_id, None)
+        incident = self.known.pop(incident_id, None)
         self._on_topic.pop(incident_id, None)
         self._ended[incident_id] = EndedIncident(SPENT_SEQUENCE, now_ms, now_ms)
-        is_end_unread = known is not None and not known.is_open and self._sent(known) is not None
+        is_end_unread = incident is not None and not incident.is_open and self._sent(incident) is not None
         self._in_flight.pop(incident_id, None)
-        if known is not None and known.is_open:
-            self._release(known)
+        if incident is not None and incident.is_open:
+            self._release(incident)
         elif event.is_open and not event.is_spent:  # no other instance would end this incident
-            known = replace(self.content_of(event, now_ms), action=None)
-        if known is not None and (known.is_open or is_end_unread):  # the end may stand before this record
-            above = max(known.sequence, 0 if event.is_spent else event.sequence)
-            self._spent.append(replace(known, sequence=above + (not known.is_open)))
+            incident = replace(self.content_of(event, now_ms), action=None)
+        if incident is not None and (incident.is_open or is_end_unread):  # the end may stand before this record
+            above = max(incident.sequence, 0 if event.is_spent else event.sequence)
+            self._spent.append(replace(incident, sequence=above + (not incident.is_open)))
 
     def has_ended(self, incident_id: str) -> bool:
         """Whether the incident ended long ago."""
@@ -179,8 +179,8 @@ class IncidentStore:
 
     def sequence(self, incident_id: str) -> int:
         """The sequence of the latest event, 0 for none."""
-        known = self.known.get(incident_id)
-        return known.sequence if known is not None else self._ended_sequence(incident_id)
+        incident = self.known.get(incident_id)
+        return incident.sequence if incident is not None else self._ended_sequence(incident_id)
 
     def _last_on_topic(self, incident_id: str) -> int:
         return self._on_topic.get(incident_id, self._ended_sequence(incident_id))
@@ -198,7 +198,11 @@ class IncidentStore:
         """Open incidents, without aborts by hand whose command may still publish the end."""
         heard_ms = self._heard_ms
         open_now = self.open_incidents
-        return [one for one in open_now if is_left_to_watch(one, heard_ms.get(one.incident_id, LONG_AGO), now_ms)]
+        return [
+            incident
+            for incident in open_now
+            if is_left_to_watch(incident, heard_ms.get(incident.incident_id, LONG_AGO), now_ms)
+        ]
 
     def enter(self, event: IncidentEvent) -> IncidentEvent:
         """Stores an event as the latest of its incident."""
@@ -227,8 +231,8 @@ class IncidentStore:
 
     def is_next(self, event: IncidentEvent) -> bool:
         """Whether it comes after all known events of its incident, which is still open."""
-        known = self.known.get(event.incident_id)
-        return known is not None and known.is_open and known.sequence < event.sequence
+        incident = self.known.get(event.incident_id)
+        return incident is not None and incident.is_open and incident.sequence < event.sequence
 
     def is_behind(self, event: IncidentEvent) -> bool:
         """Whether the topic has a later event of the incident."""
@@ -238,10 +242,10 @@ class IncidentStore:
         """The highest sequence of the incident that is on the topic, or on its way there; 0 for none."""
         return max(self._last_on_topic(incident_id), *self._in_flight.get(incident_id, ()), 0)
 
-    def is_last_ours(self, known: IncidentEvent) -> bool:
+    def is_last_ours(self, incident: IncidentEvent) -> bool:
         """Whether no other writer has a record with the sequence of our last event, or above it, before it."""
-        incident_id = known.incident_id
-        return self._first.get(incident_id) == known.sequence == self._on_topic.get(incident_id)
+        incident_id = incident.incident_id
+        return self._first.get(incident_id) == incident.sequence == self._on_topic.get(incident_id)
 
     def open_span(self, topic_id: str, partition: TopicPartition, producer_id: ProducerId) -> IncidentEvent | None:
         """The open incident about a span."""
@@ -323,9 +327,9 @@ class IncidentStore:
 
     def adopt(self, taken: IncidentEvent, now_ms: TimestampMs) -> None:
         """Stores what the topic says about an incident, as this process sees it."""
-        known = self.known.get(taken.incident_id)
-        if known is not None:
-            self._release(known)
+        incident = self.known.get(taken.incident_id)
+        if incident is not None:
+            self._release(incident)
         self.enter(taken)
         self._first.pop(taken.incident_id, None)
         if taken.is_by_hand or not taken.is_open:

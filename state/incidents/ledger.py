@@ -223,7 +223,7 @@ class Ledger:
 
     def _first(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         yield from self._listen(now_ms)
-        ends = [one for one in emitted if isinstance(one, SpanEnded)]
+        ends = [finding for finding in emitted if isinstance(finding, SpanEnded)]
         self._queues.over(ends)
         self.answers.undecided.over(ends)
         yield Within(CONFIRM_BUDGET_MS, self._emitted(emitted, now_ms))
@@ -348,14 +348,14 @@ class Ledger:
             return  # our own event follows it
         if taken.is_next:
             yield from self._take_name(record, now_ms)
-        known = self.store.known.get(record.incident_id)
-        if self.speaks and self.book.defends(known) and not (self.hears and is_same_end(record, known)):
+        incident = self.store.known.get(record.incident_id)
+        if self.speaks and self.book.defends(incident) and not (self.hears and is_same_end(record, incident)):
             self.book.follow(record, now_ms)
             yield Withdraw(record)
-        elif taken.is_next or (taken.is_own and known is not None):
+        elif taken.is_next or (taken.is_own and incident is not None):
             self.book.adopt(record, now_ms)
             self.checks.due_ms = now_ms
-        elif known is not None:
+        elif incident is not None:
             self.book.untold.mark(record.incident_id)
 
     def _take_name(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:

@@ -130,25 +130,25 @@ LIFE: Final[dict[Happening, Row]] = {
 }
 
 
-def step(known: Known, happens: Happening) -> NextStep:
+def step(known_state: Known, happens: Happening) -> NextStep:
     """What this process does."""
     row = LIFE[happens]
     return {Known.NOTHING: row.nothing, Known.CLAIMED: row.claimed, Known.FOUND: row.found, Known.ENDED: row.ended}[
-        known
+        known_state
     ]
 
 
-def confirmed_span(known: IncidentEvent | None, found: IncidentEvent) -> Happening:
+def confirmed_span(incident: IncidentEvent | None, event: IncidentEvent) -> Happening:
     """What a confirmed candidate is to the open incident about the same producer on the same partition."""
-    if known is None:
+    if incident is None:
         return Happening.CONFIRMED
-    if known.txn_start_offset != found.txn_start_offset:
+    if incident.txn_start_offset != event.txn_start_offset:
         return Happening.ANOTHER_CONFIRMED
-    return Happening.CONFIRMED if known.verdict == found.verdict else Happening.CONFIRMED_OTHERWISE
+    return Happening.CONFIRMED if incident.verdict == event.verdict else Happening.CONFIRMED_OTHERWISE
 
 
-def confirmed_transaction(known: IncidentEvent | None, found: IncidentEvent) -> Happening:
+def confirmed_transaction(incident: IncidentEvent | None, event: IncidentEvent) -> Happening:
     """The same for an incident about a transaction. A verdict only becomes worse: a milder one is no other one."""
-    if known is None or rank(found.verdict) >= rank(known.verdict):
+    if incident is None or rank(event.verdict) >= rank(incident.verdict):
         return Happening.CONFIRMED
     return Happening.CONFIRMED_OTHERWISE

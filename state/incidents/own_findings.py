@@ -78,17 +78,17 @@ class OwnFindings:
 
     def repeated(self, candidate: SpanCandidate) -> None:
         """Stores a repeated candidate, perhaps with a newer view of its coordinator."""
-        found = self.spans.get(key_of(candidate))
-        if found is not None:
-            again = self.spans[key_of(candidate)] = seen_again(found, candidate)
-            self._is_changed |= again.known != found.known
+        evidence = self.spans.get(key_of(candidate))
+        if evidence is not None:
+            again = self.spans[key_of(candidate)] = seen_again(evidence, candidate)
+            self._is_changed |= again.known != evidence.known
 
     def confirmed(
-        self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs, batch: BarrierNumber
+        self, candidate: SpanCandidate, confirmation: SpanConfirmation, now_ms: TimestampMs, batch: BarrierNumber
     ) -> ProvenHang:
-        """Stores the evidence of a hanging span that was confirmed in a batch; `found.history` must be set."""
+        """Stores the evidence of a hanging span that was confirmed in a batch; `confirmation.history` must be set."""
         key = key_of(candidate)
-        new = proven(candidate, found, self.spans.get(key), self._kept.pop(key, None), now_ms, batch)
+        new = proven(candidate, confirmation, self.spans.get(key), self._kept.pop(key, None), now_ms, batch)
         self.spans[key], self._is_changed = new, True
         return new
 
@@ -123,8 +123,8 @@ class OwnFindings:
         if self._kept and now_ms - self._from_ms >= GONE_MS:
             self._kept, self._is_changed = {}, True
         if self._is_changed:
-            found = (_stored(key, evidence) for key, evidence in self.spans.items())
-            yield Keep(StoredFindings((*found, *self._kept.values()), tuple(sorted(self.marked))))
+            stored = (_stored(key, evidence) for key, evidence in self.spans.items())
+            yield Keep(StoredFindings((*stored, *self._kept.values()), tuple(sorted(self.marked))))
         self._is_changed = False
 
 

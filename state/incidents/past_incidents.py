@@ -128,33 +128,39 @@ class IncidentHistory:
     @property
     def incidents(self) -> Sequence[PastIncident]:
         """All of them at this moment."""
-        return [one for one in list(self._known.values()) if one.is_known]
+        return [incident for incident in list(self._known.values()) if incident.is_known]
 
     def forget(self, before_ms: TimestampMs) -> None:
         """Leaves out what ended before a time."""
-        self._leave_out([one for one in self._known.values() if one.kind.how is not None and one.time_ms < before_ms])
+        self._leave_out(
+            [
+                incident
+                for incident in self._known.values()
+                if incident.kind.how is not None and incident.time_ms < before_ms
+            ]
+        )
 
     def _take(self, new: PastIncident) -> None:
         if new.kind.how is not None and new.time_ms < self.complete_since_ms:
             return
         key = bytes.fromhex(new.incident_id)
-        known = self._known.get(key)
-        if known is not None:
-            last = max(known, new, key=_place)
-            new = last._replace(is_known=known.is_known or new.is_known)
+        old = self._known.get(key)
+        if old is not None:
+            last = max(old, new, key=_place)
+            new = last._replace(is_known=old.is_known or new.is_known)
         elif not new.is_known and new.kind.how is None:
             return
-        if new != known:
+        if new != old:
             self._known[key] = new
             self.version += 1
         if len(self._known) > self.most:
-            ended = sorted((one for one in self._known.values() if one.kind.how is not None), key=_time)
+            ended = sorted((incident for incident in self._known.values() if incident.kind.how is not None), key=_time)
             self._leave_out(ended[: max(1, self.most // _LEFT_OUT)] or [new])
 
     def _leave_out(self, gone: Sequence[PastIncident]) -> None:
-        for one in gone:
-            del self._known[bytes.fromhex(one.incident_id)]
-            self.complete_since_ms = max(self.complete_since_ms, TimestampMs(one.time_ms + 1))
+        for incident in gone:
+            del self._known[bytes.fromhex(incident.incident_id)]
+            self.complete_since_ms = max(self.complete_since_ms, TimestampMs(incident.time_ms + 1))
         self.version += bool(gone)
 
     def _past(self, event: IncidentEvent) -> PastIncident:
@@ -172,14 +178,14 @@ class IncidentHistory:
         )
 
 
-def _place(one: PastIncident) -> tuple[bool, int, int, str]:
+def _place(incident: PastIncident) -> tuple[bool, int, int, str]:
     """The order of the events of an incident; a spent one that ends nothing is before all others."""
-    is_nothing = not one.is_known and one.kind.how is None
-    return not is_nothing, one.sequence, -one.time_ms, repr(one)
+    is_nothing = not incident.is_known and incident.kind.how is None
+    return not is_nothing, incident.sequence, -incident.time_ms, repr(incident)
 
 
-def _time(one: PastIncident) -> TimestampMs:
-    return one.time_ms
+def _time(incident: PastIncident) -> TimestampMs:
+    return incident.time_ms
 
 
 def _subject(event: IncidentEvent, owners: OwnerLookup) -> PastSubject:

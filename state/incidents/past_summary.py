@@ -96,12 +96,12 @@ class PastSummary(NamedTuple):
     @property
     def still_open(self) -> int:
         """How many are open by their last event."""
-        return sum(one.kind.how is None for one in self.incidents)
+        return sum(incident.kind.how is None for incident in self.incidents)
 
     @property
     def opened_before(self) -> int:
         """How many were opened before the window."""
-        return sum(one.since_ms < self.window.from_ms for one in self.incidents)
+        return sum(incident.since_ms < self.window.from_ms for incident in self.incidents)
 
     @property
     def is_complete(self) -> bool:
@@ -111,39 +111,39 @@ class PastSummary(NamedTuple):
     def groups(self, by: Facet) -> list[PastGroup]:
         """The numbers of each group: the days in order, else the most frequent first."""
         by_key: dict[str, list[PastIncident]] = {}
-        for one in self.incidents:
-            for key in _KEYS[by](one, self.window):
-                by_key.setdefault(key, []).append(one)
+        for incident in self.incidents:
+            for key in _KEYS[by](incident, self.window):
+                by_key.setdefault(key, []).append(incident)
         groups = [self._group(by, key, members) for key, members in by_key.items()]
         return sorted(groups, key=_day if by is Facet.DAY else _most_first)
 
     def _group(self, by: Facet, name: str, members: Sequence[PastIncident]) -> PastGroup:
-        lengths = [one.length_ms(self.window.to_ms) for one in members]
+        lengths = [incident.length_ms(self.window.to_ms) for incident in members]
         return PastGroup(
             by,
             name,
             incidents=len(members),
-            still_open=sum(one.kind.how is None for one in members),
-            opened_before=sum(one.since_ms < self.window.from_ms for one in members),
+            still_open=sum(incident.kind.how is None for incident in members),
+            opened_before=sum(incident.since_ms < self.window.from_ms for incident in members),
             median_ms=DurationMs(int(statistics.median(lengths))),
             longest_ms=max(lengths),
             total_ms=DurationMs(sum(lengths)),
-            last_ms=max(one.since_ms for one in members),
-            verdicts=_counts(str(one.kind.verdict) for one in members),
-            ends=_counts(str(one.kind.how or STILL_OPEN) for one in members),
+            last_ms=max(incident.since_ms for incident in members),
+            verdicts=_counts(str(incident.kind.verdict) for incident in members),
+            ends=_counts(str(incident.kind.how or STILL_OPEN) for incident in members),
         )
 
 
 def summary_of(history: IncidentHistory, window: PastWindow, cluster_id: str | None = None) -> PastSummary:
     """The incidents of a window; `cluster_id`: only those of this cluster."""
-    now = [one for one in history.incidents if one.time_ms <= window.to_ms + AHEAD_MS]
+    now = [incident for incident in history.incidents if incident.time_ms <= window.to_ms + AHEAD_MS]
     ahead = len(history.incidents) - len(now)
-    inside = [one for one in now if one.overlaps(*window)]
-    ours = [one for one in inside if cluster_id in {None, one.subject.cluster_id}]
-    watched = [one for one in ours if not one.kind.is_by_hand]
+    inside = [incident for incident in now if incident.overlaps(*window)]
+    ours = [incident for incident in inside if cluster_id in {None, incident.subject.cluster_id}]
+    watched = [incident for incident in ours if not incident.kind.is_by_hand]
     return PastSummary(
         window,
-        sorted(watched, key=lambda one: (-one.since_ms, one.incident_id)),
+        sorted(watched, key=lambda incident: (-incident.since_ms, incident.incident_id)),
         by_hand=len(ours) - len(watched),
         ahead=ahead,
         elsewhere=len(inside) - len(ours),
@@ -153,7 +153,7 @@ def summary_of(history: IncidentHistory, window: PastWindow, cluster_id: str | N
 
 
 def _counts(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(Counter(names).items(), key=lambda one: (-one[1], one[0])))
+    return tuple(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 
 
 def _most_first(group: PastGroup) -> tuple[int, int, str]:
@@ -171,10 +171,12 @@ def _day_of(incident: PastIncident, window: PastWindow) -> tuple[str, ...]:
 
 
 _KEYS: Final[Mapping[Facet, Callable[[PastIncident, PastWindow], Sequence[str]]]] = {
-    Facet.OWNER: lambda one, _: (one.subject.owner,),
-    Facet.TRANSACTIONAL_ID: lambda one, _: (one.subject.name if one.subject.name is not None else _NO_ID,),
-    Facet.PARTITION: lambda one, _: one.subject.places or (_NO_PLACE,),
-    Facet.VERDICT: lambda one, _: (str(one.kind.verdict),),
+    Facet.OWNER: lambda incident, _: (incident.subject.owner,),
+    Facet.TRANSACTIONAL_ID: lambda incident, _: (
+        incident.subject.name if incident.subject.name is not None else _NO_ID,
+    ),
+    Facet.PARTITION: lambda incident, _: incident.subject.places or (_NO_PLACE,),
+    Facet.VERDICT: lambda incident, _: (str(incident.kind.verdict),),
     Facet.DAY: _day_of,
 }
 
@@ -201,7 +203,7 @@ def headline_of(summary: PastSummary) -> str:
         parts.append(f"{summary.opened_before:,} opened before")
     if summary.still_open:
         parts.append(f"{summary.still_open:,} still open")
-    longest = max(one.length_ms(summary.window.to_ms) for one in summary.incidents)
+    longest = max(incident.length_ms(summary.window.to_ms) for incident in summary.incidents)
     return f"{', '.join(parts)}. The longest was open for at least {duration_text(longest)}."
 
 
@@ -268,7 +270,7 @@ GROUP_COLUMNS: Final = PastGroup._fields
 def _group_cells(group: PastGroup) -> tuple[str | int, ...]:
     return (
         *(str(group.by), group.name, *group[2:8], rfc3339(group.last_ms)),
-        *("; ".join(f"{name} {count}" for name, count in one) for one in (group.verdicts, group.ends)),
+        *("; ".join(f"{name} {count}" for name, count in counts) for counts in (group.verdicts, group.ends)),
     )
 
 
@@ -283,7 +285,7 @@ def as_markdown(summary: PastSummary, title: str, facets: Sequence[Facet]) -> st
     """The numbers of each facet, and the last incidents; the lists have limits, and say so."""
     to = utc_text(summary.window.to_ms)
     lines = [f"### Incidents of {_code(title)} until {to}", "", headline_of(summary), ""]
-    lines += [line for one in remarks(summary) for line in (one, "")]
+    lines += [line for remark in remarks(summary) for line in (remark, "")]
     for by in facets:
         groups = summary.groups(by)
         shown = groups if by is Facet.DAY else groups[:_ROWS]
@@ -291,7 +293,7 @@ def as_markdown(summary: PastSummary, title: str, facets: Sequence[Facet]) -> st
         lines += [f"and {len(groups) - len(shown):,} more", ""] if len(groups) > len(shown) else []
     shown_ones = summary.incidents[:_LISTED]
     columns = ("since", "verdict", "partition", "transactional id", "owner", "open for at least", "end", "incident")
-    lines += _table(columns, (_told(one, summary) for one in shown_ones))
+    lines += _table(columns, (_told(incident, summary) for incident in shown_ones))
     if len(summary.incidents) > _LISTED:
         lines += [f"and {len(summary.incidents) - _LISTED:,} more", ""]
     source = (
@@ -304,11 +306,11 @@ _NUMBERS: Final = ("incidents", "still open", "opened before", "median", "longes
 
 
 def _numbers(group: PastGroup) -> tuple[str, ...]:
-    times = (duration_text(one) for one in (group.median_ms, group.longest_ms, group.total_ms))
+    times = (duration_text(length_ms) for length_ms in (group.median_ms, group.longest_ms, group.total_ms))
     ends = ", ".join(f"{count} {how.replace('_', ' ')}" for how, count in group.ends)
     return (
         _code(group.name),
-        *(f"{one:,}" for one in (group.incidents, group.still_open, group.opened_before)),
+        *(f"{count:,}" for count in (group.incidents, group.still_open, group.opened_before)),
         *times,
         ends,
     )
@@ -338,6 +340,6 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def _code(text: str) -> str:
     """A code span: its fence is longer than every run of backticks in it, and it has no bar of a table."""
     shown = printable(text).replace("|", "\\x7c")
-    fence = "`" * (max((len(one) for one in _TICKS.findall(shown)), default=0) + 1)
+    fence = "`" * (max((len(ticks) for ticks in _TICKS.findall(shown)), default=0) + 1)
     pad = " " if shown.startswith("`") or shown.endswith("`") or not shown.strip() else ""
     return f"{fence}{pad}{shown}{pad}{fence}"

@@ -85,9 +85,9 @@ class UntoldIncidents:
         answers.put_off(now_ms)
         return True
 
-    def forget(self, known: Container[str]) -> None:
+    def forget(self, incident_ids: Container[str]) -> None:
         """Drops what is kept about incidents that are no longer known."""
         kept: tuple[dict[str, Any], ...] = (self._left, self._openings, self._answers)
         for by_incident in kept:
-            for incident_id in [incident_id for incident_id in by_incident if incident_id not in known]:
+            for incident_id in [incident_id for incident_id in by_incident if incident_id not in incident_ids]:
                 del by_incident[incident_id]

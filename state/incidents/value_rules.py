@@ -53,14 +53,14 @@ def _like(pattern: re.Pattern[str]) -> Check:
 
 def _is_partition(value: str) -> bool:
     try:
-        found = TopicPartition.parse(value)
+        partition = TopicPartition.parse(value)
     except ValueError:
         return False
-    return is_topic_name(found.topic) and 0 <= found.partition <= INT32 and str(found) == value
+    return is_topic_name(partition.topic) and 0 <= partition.partition <= INT32 and str(partition) == value
 
 
 def _all(check: Check) -> Check:
-    return lambda values: all(check(one) for one in values)
+    return lambda values: all(check(value) for value in values)
 
 
 def _record(checks: Mapping[str, Check]) -> Check:

@@ -74,14 +74,14 @@ class Clock(NamedTuple):
         return max(self.lowest_ms, min(NO_TIME, self.highest_ms or NO_TIME))
 
 
-def both(one: Clock | None, other: Clock) -> Clock:
+def both(first: Clock | None, other: Clock) -> Clock:
     """The bounds from two observations of one clock."""
-    if one is None:
+    if first is None:
         return other
-    highest = [clock.highest_ms for clock in (one, other) if clock.highest_ms is not None]
-    lowest_ms = max(one.lowest_ms, other.lowest_ms)
-    set_ms = max((clock.set_ms for clock in (one, other) if clock.set_ms is not None), default=None)
-    return Clock(lowest_ms, min(highest, default=None), max(one.at_ms, other.at_ms), set_ms)
+    highest = [clock.highest_ms for clock in (first, other) if clock.highest_ms is not None]
+    lowest_ms = max(first.lowest_ms, other.lowest_ms)
+    set_ms = max((clock.set_ms for clock in (first, other) if clock.set_ms is not None), default=None)
+    return Clock(lowest_ms, min(highest, default=None), max(first.at_ms, other.at_ms), set_ms)
 
 
 # How it is noticed that our own clock was set. Pure: streaming/client/clock.py reads the clocks.

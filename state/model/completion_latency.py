@@ -87,8 +87,8 @@ class Tally:
         for stage, state, sum_ms, counts in latencies:
             key = (stage, state)
             self._sums[key] = self._sums.get(key, NO_TIME) + sum_ms
-            known = self._counts.get(key)
-            self._counts[key] = list(counts) if known is None else list(map(add, known, counts))
+            so_far = self._counts.get(key)
+            self._counts[key] = list(counts) if so_far is None else list(map(add, so_far, counts))
 
     def finish(self, prepared: CoordinatorView, end: Completion) -> None:
         """Adds the durations of one transaction; none if the record does not end the prepared transaction."""

@@ -461,10 +461,10 @@ class LatestEvents:
     def take(self, event: IncidentEvent) -> bool:
         """Takes the next event; returns whether it is now the latest one of its incident."""
         key = event.cluster_id, event.incident_id
-        known = self.known.get(key)
-        if event.is_spent and (event.is_open or known is None):
+        last = self.known.get(key)
+        if event.is_spent and (event.is_open or last is None):
             return False
-        if known is not None and known.sequence >= event.sequence:
+        if last is not None and last.sequence >= event.sequence:
             return False
         self.known.pop(key, None)
         self.known[key] = event
@@ -473,10 +473,10 @@ class LatestEvents:
 
 def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEvent]:
     """The latest event of each incident, in the order of the events topic; see LatestEvents."""
-    found = LatestEvents()
+    by_incident = LatestEvents()
     for event in events:
-        found.take(event)
-    return found.known
+        by_incident.take(event)
+    return by_incident.known
 
 
 class PublishedEvents(NamedTuple):

@@ -82,8 +82,8 @@ class TeamLinks(NamedTuple):
         shown = self.dashboard
         for name, time in times.items():
             shown = shown.replace(name, time) if shown is not None else None
-        found = {"chat": self.chat, "call": self.phone, "dashboard": shown}
-        return [(text, address) for text, address in found.items() if address is not None]
+        links = {"chat": self.chat, "call": self.phone, "dashboard": shown}
+        return [(text, address) for text, address in links.items() if address is not None]
 
 
 NO_LINKS: Final = TeamLinks()

@@ -73,8 +73,8 @@ class _LogPartitions(dict[int, TopicPartition]):
     """The partitions of the coordinators' log by number, each made once: a census needs one for each transaction."""
 
     def __missing__(self, number: int) -> TopicPartition:
-        found = self[number] = TopicPartition(TRANSACTION_STATE_TOPIC, number)
-        return found
+        partition = self[number] = TopicPartition(TRANSACTION_STATE_TOPIC, number)
+        return partition
 
 
 log_numbered: Final = _LogPartitions().__getitem__  # the partition of that log with this number
@@ -109,10 +109,10 @@ class PartitionOffset(NamedTuple):
         Raises:
             ValueError: the text has another form.
         """
-        found = _PLACE.fullmatch(text)
-        if found is None:
+        place = _PLACE.fullmatch(text)
+        if place is None:
             raise ValueError(f"expected TOPIC-PARTITION@OFFSET, found {text!r}")
-        return cls(TopicPartition.parse(found["partition"]), Offset(int(found["offset"])))
+        return cls(TopicPartition.parse(place["partition"]), Offset(int(place["offset"])))
 
 
 class SpanStart(NamedTuple):

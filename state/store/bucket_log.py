@@ -154,14 +154,14 @@ class KeptBucket:
 
     def get(self, producer_id: ProducerId) -> ProducerState | None:
         """The latest version of the producer, or None."""
-        found = self._used.get(producer_id) or self._objects.get(producer_id)
-        if found is None:
+        producer = self._used.get(producer_id) or self._objects.get(producer_id)
+        if producer is None:
             row = self._rows.get(producer_id)
             if row is None:
                 return None
-            found = decode_producer(row)
-        self._used[producer_id] = found
-        return found
+            producer = decode_producer(row)
+        self._used[producer_id] = producer
+        return producer
 
     def put(self, producer: ProducerState) -> None:
         """Keeps the producer; `write` stores it."""
@@ -285,10 +285,10 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
     head = store.head()
     if head is None:
         return KeptBucket(number)
-    known = HEADS.decode(head)
+    decoded = HEADS.decode(head)
     sequence, tokens = (
-        known.sequence,
-        [known.tokens[at : at + TOKEN_BYTES] for at in range(0, len(known.tokens), TOKEN_BYTES)],
+        decoded.sequence,
+        [decoded.tokens[at : at + TOKEN_BYTES] for at in range(0, len(decoded.tokens), TOKEN_BYTES)],
     )
     missing = kept.lacks(sequence, tokens) if kept is not None else None
     if kept is not None and missing is not None:
