@@ -204,14 +204,14 @@ class Watch:
             check_login(url, f"Redis {shown_place(url)}")
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
-            found = check_cluster(cluster, self.options, self.settings.coordinator_view, self.log)
-            own = state_name(found.view.access, self.settings.state_partitions)
-            check_local_states(self.checkpoint, own, found.cluster_id)
+            checked = check_cluster(cluster, self.options, self.settings.coordinator_view, self.log)
+            own = state_name(checked.view.access, self.settings.state_partitions)
+            check_local_states(self.checkpoint, own, checked.cluster_id)
             check_events_rights(cluster, self._events.name, grantee_of(self.settings, self.options))
-            self._take_view(found.view, cluster)
+            self._take_view(checked.view, cluster)
             warning = scan_interval_warning(cluster)
             left = left_by_abort(cluster) if self.settings.auto_abort != OFF else None
-        self.cluster_id, self.topics = found.cluster_id, found.topics
+        self.cluster_id, self.topics = checked.cluster_id, checked.topics
         if warning is not None and self.settings.coordinator_scan_interval_ms is None:
             self.log.warning(warning)
         if left is not None:
@@ -384,7 +384,7 @@ class Watch:
             targets=[_target_row(outbox) for outbox in ledger.outboxes],
             speaks=ledger.speaks,
             speaker=self._speaker(now_ms),
-            topics=self.sinks.topics or {one.name: len(one.partitions) for one in self.topics},
+            topics=self.sinks.topics or {topic.name: len(topic.partitions) for topic in self.topics},
         )
         self.page.take(emitted, seen, now_ms)
         self.sinks.beat(emitted, now_ms)
@@ -414,9 +414,9 @@ class Watch:
         events = self._events
         return read_events(librdkafka_config(self.options), events.name, decode=events.decode, keys=events.keys)
 
-    def _take_audit(self, found: PeriodicAudit) -> None:
-        self.metrics.take_exposures(found.counts)
-        self.page.audited = found
+    def _take_audit(self, audit: PeriodicAudit) -> None:
+        self.metrics.take_exposures(audit.counts)
+        self.page.audited = audit
         self.page.on_change()
 
     def close(self) -> None:

@@ -220,7 +220,9 @@ class DemoServers:
         self.write_late(KEPT_ID, KEPT)
 
         def is_found() -> bool:
-            return any((one.transactional_id, one.topic, one.partition) == (KEPT_ID, *KEPT) for _, one in self.events)
+            return any(
+                (event.transactional_id, event.topic, event.partition) == (KEPT_ID, *KEPT) for _, event in self.events
+            )
 
         self.wait(is_found, 30.0, f"the opened event of {KEPT_ID} on {KEPT}")
 

@@ -103,9 +103,9 @@ def _closed_by(cluster: Cluster, target: ManualTarget, patience_s: float) -> Dec
     """The row of a transaction that a marker of the requested kind has closed; None if the log does not show one."""
     until_s = time.monotonic() + patience_s
     while True:
-        found = _look_for_marker(cluster, target)
-        if found is not None or time.monotonic() > until_s:
-            return found
+        decided = _look_for_marker(cluster, target)
+        if decided is not None or time.monotonic() > until_s:
+            return decided
         time.sleep(_BETWEEN_READS_S)
 
 

@@ -40,8 +40,8 @@ from txnwatch.streaming.client.security import principal_of
 DEFAULT_LOG_BYTES: Final = 100_000_000
 _SEVERITIES: Final = tuple(map(str, ExposureSeverity))
 _NOT_LOOKED_FOR: Final = (
-    f"no check looks for {', '.join(one.name for one in NO_CHECKS)}: `txnwatch audit --list` has the reasons; "
-    "audit does not look for hangs: run `txnwatch find-hanging`"
+    f"no check looks for {', '.join(unchecked.name for unchecked in NO_CHECKS)}: "
+    "`txnwatch audit --list` has the reasons; audit does not look for hangs: run `txnwatch find-hanging`"
 )
 
 
@@ -68,7 +68,7 @@ class CheckLine:
         yield f"{self.check}  ({self.group}; {', '.join(self.severities)})"
         yield f"  fires: {self.fires}"
         yield f"  silent: {self.silent}"
-        yield from (f"  do, for {one['applies']}: {one['text']}" for one in self.remedies)
+        yield from (f"  do, for {remedy['applies']}: {remedy['text']}" for remedy in self.remedies)
         if self.incidents:
             yield f"  incidents that fit: {'; '.join(self.incidents)}"
         yield f"  needs: {self.right}; asks: {self.requests}"
@@ -140,7 +140,9 @@ def run(parsed: argparse.Namespace) -> int:
         ConfigError: no bootstrap server is given, and the checks are not only listed.
     """
     if parsed.list:
-        without = (CheckLine(one.name, "", (), one.exposure, one.why, "", "") for one in NO_CHECKS)
+        without = (
+            CheckLine(unchecked.name, "", (), unchecked.exposure, unchecked.why, "", "") for unchecked in NO_CHECKS
+        )
         write(CommandAnswer("audit", "", CheckLine, [*map(_check_line, CHECKS), *without]), parsed.format)
         return CLEAN
     if parsed.bootstrap_server is None:
@@ -158,7 +160,7 @@ def _check_line(check: Any) -> CheckLine:  # noqa: ANN401 - AuditCheck
         check.silent,
         check.right,
         check.asks,
-        tuple({"applies": one.applies, "text": one.text} for one in check.remedies.values()),
+        tuple({"applies": remedy.applies, "text": remedy.text} for remedy in check.remedies.values()),
         tuple(map(str, check.explains)),
     )
 
@@ -173,20 +175,20 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     admin = Grantee(parsed.bootstrap_server, principal, is_configured=is_configured)
     least = ExposureSeverity(parsed.min_severity).rank
-    muted = [one for one in result.exposures if _is_muted(one, parsed.ignore)]
-    minor = [one for one in result.exposures if one not in muted and one.severity.rank > least]
-    shown = [one for one in result.exposures if one not in muted and one not in minor]
+    muted = [exposure for exposure in result.exposures if _is_muted(exposure, parsed.ignore)]
+    minor = [exposure for exposure in result.exposures if exposure not in muted and exposure.severity.rank > least]
+    shown = [exposure for exposure in result.exposures if exposure not in muted and exposure not in minor]
     return CommandAnswer(
         command="audit",
         cluster_id=cluster.known.cluster_id,
         row_type=AuditRow,
         rows=[
             row_of_exposure(
-                one, facts, admin, parsed.owners, explained(one, incidents) if incidents is not None else None
+                exposure, facts, admin, parsed.owners, explained(exposure, incidents) if incidents is not None else None
             )
-            for one in shown
+            for exposure in shown
         ],
-        not_checked=(*(NotChecked(*one) for one in result.missing), *unread),
+        not_checked=(*(NotChecked(*missing) for missing in result.missing), *unread),
         left_out=(
             *(LeftOut(number, f"findings of {name}", "the worst are shown") for name, number in result.folded.items()),
             *_left_out(muted, "--ignore"),
@@ -195,7 +197,10 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         notes=(line,) if (line := unexplained_line(left)) is not None else (),
         also={"unexplained_incidents": [_unexplained(event) for event in left]},
         summary=f"{summary(shown, has_all=not result.missing, left_out=len(muted) + len(minor))}; {_NOT_LOOKED_FOR}",
-        found=any(one.severity.rank <= ExposureSeverity(parsed.fail_on or "critical").rank for one in (*shown, *minor)),
+        found=any(
+            exposure.severity.rank <= ExposureSeverity(parsed.fail_on or "critical").rank
+            for exposure in (*shown, *minor)
+        ),
     )
 
 
@@ -213,8 +218,8 @@ def _unexplained(event: IncidentEvent) -> dict[str, object]:
     }
 
 
-def _is_muted(one: Exposure, ignored: Sequence[tuple[str, str | None]]) -> bool:
-    return any(one.check.name == check and subject in {None, one.key} for check, subject in ignored)
+def _is_muted(exposure: Exposure, ignored: Sequence[tuple[str, str | None]]) -> bool:
+    return any(exposure.check.name == check and subject in {None, exposure.key} for check, subject in ignored)
 
 
 def _incidents(
@@ -224,6 +229,8 @@ def _incidents(
     from txnwatch.cli.events_access import read_events_topic  # noqa: PLC0415 - imports confluent_kafka
 
     try:
-        return of_the_week((one for one in read_events_topic(parsed) if isinstance(one, IncidentEvent)), now_ms), ()
+        return of_the_week(
+            (event for event in read_events_topic(parsed) if isinstance(event, IncidentEvent)), now_ms
+        ), ()
     except BrokerError as exc:
         return None, (NotChecked("incidents of the last week", str(exc)),)

@@ -34,10 +34,10 @@ def read_published(cluster: Cluster, parsed: argparse.Namespace) -> PublishedEve
 
     latest, bad = LatestEvents(), 0
     try:
-        for found in read_events_topic(parsed):
-            if isinstance(found, IncidentEvent):
-                latest.take(found)
-            bad += isinstance(found, BadEventError)
+        for event in read_events_topic(parsed):
+            if isinstance(event, IncidentEvent):
+                latest.take(event)
+            bad += isinstance(event, BadEventError)
     except TxnwatchError as exc:
         return PublishedEvents(tuple(latest.known.values()), str(exc))
     problem = f"{bad} of its records could not be read" if bad else None

@@ -34,18 +34,18 @@ def searcher_of(
     """The search on a real cluster, with the configured thresholds."""
 
     def read_log(producer_ids: Collection[ProducerId]) -> OwnerViews:
-        found = read_views(cluster, producer_ids)
-        problems = {str(partition): why for partition, why in found.problems.items()}
-        return OwnerViews(found.views, problems, found.led, found.epochs, found.unwatched)
+        log_views = read_views(cluster, producer_ids)
+        problems = {str(partition): why for partition, why in log_views.problems.items()}
+        return OwnerViews(log_views.views, problems, log_views.led, log_views.epochs, log_views.unwatched)
 
     is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
-    known = _with_scan_interval(policy, cluster)
+    policy_of_cluster = _with_scan_interval(policy, cluster)
     return Searcher(
         ClusterAdmin(cluster),
         read_log,
         is_open_for_longer,
         wall_clock_ms,
-        known,
+        policy_of_cluster,
         progress,
         foreign_topics=foreign_topics,
     )
@@ -76,4 +76,6 @@ class Question:
 
     def note_unread(self, readings: Iterable[PartitionReading]) -> None:
         """Adds the partitions that could not be read."""
-        self.missing.update({str(one.partition): str(one.problem) for one in readings if one.problem is not None})
+        self.missing.update(
+            {str(reading.partition): str(reading.problem) for reading in readings if reading.problem is not None}
+        )

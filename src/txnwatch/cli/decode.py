@@ -161,11 +161,11 @@ def _bytes(text: str | None, flag: str) -> bytes | None:
     try:
         return bytes_of(text)
     except ValueError as exc:
-        if any(isinstance(one, PrintedRecord) for one in printed_records(text)):
+        if any(isinstance(record, PrintedRecord) for record in printed_records(text)):
             raise ConfigError(f"{flag}: expected bytes, found the output of one of Kafka's tools: {_AS_FILE}") from exc
-        known = recognise(text, origin_without_cluster())
-        if known is not None:
-            raise ConfigError(f"{flag}: expected bytes, found {known.what}: {_AS_FILE}") from exc
+        recognised = recognise(text, origin_without_cluster())
+        if recognised is not None:
+            raise ConfigError(f"{flag}: expected bytes, found {recognised.what}: {_AS_FILE}") from exc
         raise ConfigError(
             f"{flag}: expected hexadecimal or base64, found {text[:_SHOWN]!r} ({FORMS}). Reason: {exc}"
         ) from exc
@@ -175,9 +175,9 @@ def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer
     row_type: type = LogRow
     notes: tuple[str, ...] = ()
     if parsed.transactional_id is not None:
-        found, problem = read_all_records(cluster, parsed.transactional_id)
-        notes = tuple(_of_the_log(cluster, parsed.transactional_id, found))
-        rows: list[Any] = [record_row(record) for record in found[-parsed.count :]]
+        records, problem = read_all_records(cluster, parsed.transactional_id)
+        notes = tuple(_of_the_log(cluster, parsed.transactional_id, records))
+        rows: list[Any] = [record_row(record) for record in records[-parsed.count :]]
         what = TRANSACTION_STATE_TOPIC
     else:
         partition = TopicPartition(parsed.topic, parsed.partition)
@@ -187,11 +187,11 @@ def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer
     return CommandAnswer("decode", cluster.known.cluster_id, row_type, rows, missing, notes=notes)
 
 
-def _of_the_log(cluster: Cluster, transactional_id: str, found: Sequence[LogRecord]) -> Iterator[str]:
+def _of_the_log(cluster: Cluster, transactional_id: str, records: Sequence[LogRecord]) -> Iterator[str]:
     """That the log has no record of an id, or that some are not in its partition."""
-    if not found:
+    if not records:
         yield f"no partition of {TRANSACTION_STATE_TOPIC} has a record of this id"
-    moved = moved_of(cluster, transactional_id, found)
+    moved = moved_of(cluster, transactional_id, records)
     if moved is not None:
         yield f"{moved_text(moved)} {last_text(moved)}"
 
@@ -313,20 +313,20 @@ def _what_else(raw: bytes, error: WireError | None = None) -> str:
 
 def _answer(row_type: type, rows: Iterator[Any], given: GivenFile, wanted: WantedRows, advice: str) -> CommandAnswer:
     """The rows up to the damage, if there is any. Rows above `--count` are counted."""
-    found: list[Any] = []
+    shown: list[Any] = []
     left = 0
     missing: tuple[NotChecked, ...] = ()
     try:
         for row in rows:
-            if len(found) < wanted.count:
-                found.append(row)
+            if len(shown) < wanted.count:
+                shown.append(row)
             else:
                 left += 1
     except WireError as exc:
-        if not found:
+        if not shown:
             raise
         missing = (NotChecked(given.name, f"{exc}. The rows are those before it: {advice}"),)
-    return CommandAnswer("decode", "", row_type, found, missing, left_out=rows_above(left, wanted.count))
+    return CommandAnswer("decode", "", row_type, shown, missing, left_out=rows_above(left, wanted.count))
 
 
 _COPY_SEGMENT = "copy the file again, or ask the cluster with --topic, --partition and --offset"
@@ -370,11 +370,11 @@ def _log_rows(given: GivenFile, wanted: WantedRows) -> Iterator[LogRow]:
     for at, header in walk(given.data):
         batch = given.data[at : end_of_entry(given.data, at)]
         try:
-            found = list(records_of(batch, given.log_partition))
+            records = list(records_of(batch, given.log_partition))
         except WireError as exc:
             field = f"batch at offset {header.base_offset}: {exc.field}"
             raise type(exc)(field, exc.position, exc.found, exc.expected) from exc
-        yield from (record_row(one) for one in found if one.offset >= (wanted.offset or FIRST_OFFSET))
+        yield from (record_row(record) for record in records if record.offset >= (wanted.offset or FIRST_OFFSET))
 
 
 def _batch_rows(given: GivenFile, wanted: WantedRows) -> Iterator[BatchRow]:
@@ -405,7 +405,7 @@ def _snapshot(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     producers, summary = open_first(decode_snapshot(given.data))
     at = f" at offset {given.base_offset}" if given.base_offset is not None else ""
     note = f"the state of the producers{at}: describe-producers shows that of now"
-    rows = (snapshot_row(one) for one in producers)
+    rows = (snapshot_row(producer) for producer in producers)
     return replace(_answer(SnapshotRow, rows, given, wanted, _COPY_SNAPSHOT), notes=(note,), summary=summary)
 
 
@@ -416,15 +416,19 @@ def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
         )
     text = text_of(given.data)
     printed = list(printed_records(text))
-    records = [one for one in printed if isinstance(one, PrintedRecord)]
+    records = [record for record in printed if isinstance(record, PrintedRecord)]
     if not records and is_dump(text):
         return decode_dump(Dump(given.name, text, wanted.offset, wanted.count, wanted.origin))
     if not records:
         return _bytes_as_text(given, wanted, text) if _is_bytes(text) else _told(given, wanted, text)
-    if wanted.offset is not None and any(one.offset is None for one in records):
+    if wanted.offset is not None and any(record.offset is None for record in records):
         raise ConfigError(f"--offset: the records of {given.name} have no offsets: leave --offset out")
-    rows = (printed_row(one) for one in records if one.offset is None or one.offset >= (wanted.offset or FIRST_OFFSET))
-    problems = [one for one in printed if isinstance(one, PrintedProblem)]
+    rows = (
+        printed_row(record)
+        for record in records
+        if record.offset is None or record.offset >= (wanted.offset or FIRST_OFFSET)
+    )
+    problems = [problem for problem in printed if isinstance(problem, PrintedProblem)]
     return replace(_answer(LogRow, rows, given, wanted, ""), not_checked=bad_lines(given.name, problems))
 
 
@@ -438,11 +442,11 @@ def _is_bytes(text: str) -> bool:
 
 def _told(given: GivenFile, wanted: WantedRows, text: str) -> CommandAnswer:
     """A text that is no record, if it is known what it is."""
-    known = recognise(text, wanted.origin)
-    if known is None:
+    recognised = recognise(text, wanted.origin)
+    if recognised is None:
         return _bytes_as_text(given, wanted, text)  # which says what was expected
-    answer = _answer(ToldRow, iter(known.rows), given, wanted, "")
-    notes = (f"{given.name}: {known.what}, as it was then", *known.notes)
+    answer = _answer(ToldRow, iter(recognised.rows), given, wanted, "")
+    notes = (f"{given.name}: {recognised.what}, as it was then", *recognised.notes)
     return replace(answer, notes=notes)
 
 

@@ -68,9 +68,9 @@ def decode_dump(dump: Dump) -> CommandAnswer:
     producers = list(printed_producers(dump.text))
     if producers:
         return _snapshot(dump, producers)
-    found = list(printed_batches(dump.text))
-    batches = [one for one in found if isinstance(one, PrintedBatch)]
-    topics = {one.partition.topic for one in batches if one.partition is not None}
+    printed = list(printed_batches(dump.text))
+    batches = [batch for batch in printed if isinstance(batch, PrintedBatch)]
+    topics = {batch.partition.topic for batch in batches if batch.partition is not None}
     if TRANSACTION_STATE_TOPIC in topics:
         raise InputError(f"{dump.where}: {_without_decoder(dump)}")
     if not batches:
@@ -79,24 +79,26 @@ def decode_dump(dump: Dump) -> CommandAnswer:
             "or give that file itself as --file"
         )
     is_open = open_in_dump(batches)
-    rows = (_batch_row(one) for one in batches if one.last_offset >= (dump.offset or 0))
+    rows = (_batch_row(batch) for batch in batches if batch.last_offset >= (dump.offset or 0))
     notes = tuple(_notes(dump.origin, batches, is_open))
     summary = f"{len(is_open)} transaction{'s are' if len(is_open) != 1 else ' is'} open at the end of this dump"
-    return _answer(dump, BatchRow, rows, notes, summary, [one for one in found if isinstance(one, BadLine)])
+    return _answer(
+        dump, BatchRow, rows, notes, summary, [bad_line for bad_line in printed if isinstance(bad_line, BadLine)]
+    )
 
 
 def _answer(
     dump: Dump, row_type: type, rows: Iterable[Any], notes: tuple[str, ...], summary: str, bad: Sequence[BadLine]
 ) -> CommandAnswer:
-    found = list(rows)
+    all_rows = list(rows)
     return CommandAnswer(
         "decode",
         "",
         row_type,
-        found[: dump.count],
+        all_rows[: dump.count],
         bad_lines(dump.where, bad),
         summary=summary,
-        left_out=rows_above(len(found) - dump.count, dump.count),
+        left_out=rows_above(len(all_rows) - dump.count, dump.count),
         notes=notes,
     )
 
@@ -115,71 +117,79 @@ def _without_decoder(dump: Dump) -> str:
 
 
 def _notes(origin: Origin, batches: Sequence[PrintedBatch], is_open: Sequence[OpenInDump]) -> Iterator[str]:
-    partitions = list(dict.fromkeys(one.partition for one in batches))
+    partitions = list(dict.fromkeys(batch.partition for batch in batches))
     for partition in partitions[:_MOST_NAMED]:
         yield f"batches of {partition if partition is not None else 'a partition that the text does not name'}"
-        here = [one for one in is_open if one.partition == partition]
-        for one in here[:_MOST_NAMED]:
-            yield _open_text(origin, one)
+        here = [transaction for transaction in is_open if transaction.partition == partition]
+        for transaction in here[:_MOST_NAMED]:
+            yield _open_text(origin, transaction)
         if len(here) > _MOST_NAMED:
             yield f"and {len(here) - _MOST_NAMED} more open transactions"
         if partition is not None:
             yield f"next: {explain_partition(origin, partition)}"
-    if any(one.is_control and one.commit is None for one in batches):
+    if any(batch.is_control and batch.commit is None for batch in batches):
         yield "kafka-dump-log.sh prints whether a marker is COMMIT or ABORT with --deep-iteration"
 
 
-def _open_text(origin: Origin, one: OpenInDump) -> str:
+def _open_text(origin: Origin, transaction: OpenInDump) -> str:
     text = (
-        f"producer id {one.producer_id}, epoch {one.producer_epoch}, has a transaction open from offset "
-        f"{one.start_offset}: no marker follows in this dump. Whose it is: {explain_producer(origin, one.producer_id)}"
+        f"producer id {transaction.producer_id}, epoch {transaction.producer_epoch}, has a transaction open from "
+        f"offset {transaction.start_offset}: no marker follows in this dump. Whose it is: "
+        f"{explain_producer(origin, transaction.producer_id)}"
     )
-    if one.partition is None or one.partition.topic != CONSUMER_OFFSETS_TOPIC:
+    if transaction.partition is None or transaction.partition.topic != CONSUMER_OFFSETS_TOPIC:
         return text
-    if not one.groups:
+    if not transaction.groups:
         return f"{text}. --offsets-decoder of kafka-dump-log.sh prints the groups whose offsets wait in it"
-    first = explain_group(origin, one.groups[0])
-    return f"{text}. The offsets of {some_names(one.groups, _MOST_NAMED)} wait in it: {first}"
+    first = explain_group(origin, transaction.groups[0])
+    return f"{text}. The offsets of {some_names(transaction.groups, _MOST_NAMED)} wait in it: {first}"
 
 
-def _batch_row(one: PrintedBatch) -> BatchRow:
-    kind = "transactional" if one.is_transactional else "data"
-    if one.is_control:
-        kind = {True: "COMMIT", False: "ABORT", None: "control"}[one.commit]
+def _batch_row(batch: PrintedBatch) -> BatchRow:
+    kind = "transactional" if batch.is_transactional else "data"
+    if batch.is_control:
+        kind = {True: "COMMIT", False: "ABORT", None: "control"}[batch.commit]
     return BatchRow(
-        base_offset=one.base_offset,
-        last_offset=one.last_offset,
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
         kind=kind,
-        producer_id=present(one.producer_id),
-        producer_epoch=present(one.producer_epoch),
-        base_sequence=present(one.base_sequence),
-        coordinator_epoch=one.coordinator_epoch,
-        leader_epoch=present(one.leader_epoch),
-        max_timestamp_ms=present(one.max_timestamp_ms),
-        records=one.records,
-        compression=one.compression,
-        size=one.size,
+        producer_id=present(batch.producer_id),
+        producer_epoch=present(batch.producer_epoch),
+        base_sequence=present(batch.base_sequence),
+        coordinator_epoch=batch.coordinator_epoch,
+        leader_epoch=present(batch.leader_epoch),
+        max_timestamp_ms=present(batch.max_timestamp_ms),
+        records=batch.records,
+        compression=batch.compression,
+        size=batch.size,
     )
 
 
-def _snapshot(dump: Dump, found: Sequence[PrintedProducer | BadLine]) -> CommandAnswer:
-    producers, summary = open_first(one for one in found if isinstance(one, PrintedProducer))
-    partition = next((one.partition for one in producers), None)
+def _snapshot(dump: Dump, printed: Sequence[PrintedProducer | BadLine]) -> CommandAnswer:
+    producers, summary = open_first(producer for producer in printed if isinstance(producer, PrintedProducer))
+    partition = next((producer.partition for producer in producers), None)
     notes = [f"the producers of {partition or 'a partition'} when the snapshot was written"]
     if partition is not None:
         steps = (explain_partition, describe_producers)
         notes += [f"next: {step(dump.origin, partition)}" for step in steps]
     rows = map(_producer_row, producers)
-    return _answer(dump, SnapshotRow, rows, tuple(notes), summary, [one for one in found if isinstance(one, BadLine)])
+    return _answer(
+        dump,
+        SnapshotRow,
+        rows,
+        tuple(notes),
+        summary,
+        [bad_line for bad_line in printed if isinstance(bad_line, BadLine)],
+    )
 
 
-def _producer_row(one: PrintedProducer) -> SnapshotRow:
+def _producer_row(producer: PrintedProducer) -> SnapshotRow:
     return SnapshotRow(
-        producer_id=one.producer_id,
-        producer_epoch=one.producer_epoch,
-        current_transaction_start_offset=one.txn_start_offset,
-        latest_coordinator_epoch=present(one.coordinator_epoch),
-        last_sequence=present(one.last_sequence),
-        last_offset=present(one.last_offset),
-        last_timestamp_ms=present(one.last_timestamp_ms),
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        current_transaction_start_offset=producer.txn_start_offset,
+        latest_coordinator_epoch=present(producer.coordinator_epoch),
+        last_sequence=present(producer.last_sequence),
+        last_offset=present(producer.last_offset),
+        last_timestamp_ms=present(producer.last_timestamp_ms),
     )

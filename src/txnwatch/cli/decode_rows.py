@@ -175,11 +175,12 @@ P = TypeVar("P", bound=OpenProducer)
 
 def open_first(producers: Iterable[P]) -> tuple[list[P], str]:
     """Open transactions first, the oldest before all, because they are what the reader looks for; and their number."""
-    found = sorted(
-        producers, key=lambda one: (one.txn_start_offset is None, one.txn_start_offset or 0, one.producer_id)
+    ordered = sorted(
+        producers,
+        key=lambda producer: (producer.txn_start_offset is None, producer.txn_start_offset or 0, producer.producer_id),
     )
-    is_open = sum(one.txn_start_offset is not None for one in found)
-    return found, f"{is_open} of {len(found)} producers have an open transaction"
+    is_open = sum(producer.txn_start_offset is not None for producer in ordered)
+    return ordered, f"{is_open} of {len(ordered)} producers have an open transaction"
 
 
 def rows_above(left: int, count: int) -> tuple[LeftOut, ...]:
@@ -189,7 +190,7 @@ def rows_above(left: int, count: int) -> tuple[LeftOut, ...]:
 
 def bad_lines(where: str, problems: Sequence[BadLine | PrintedProblem]) -> tuple[NotChecked, ...]:
     """The lines of a text that cannot be read; of many, the first."""
-    missing = [NotChecked(f"{where} line {one.line}", one.why) for one in problems[:_MOST_PROBLEMS]]
+    missing = [NotChecked(f"{where} line {problem.line}", problem.why) for problem in problems[:_MOST_PROBLEMS]]
     if len(problems) > _MOST_PROBLEMS:
         missing.append(NotChecked(f"{len(problems) - _MOST_PROBLEMS} more lines", "they are no records"))
     return tuple(missing)

@@ -217,9 +217,9 @@ def _table(text: str, origin: Origin) -> Recognised | None:
     rows: list[ToldRow] = []
     for number, line in enumerate(text.splitlines(), 1):
         cells = _cells(line)
-        found = next((one for one in _TABLES if one.heads <= set(cells)), None)
-        if found is not None:
-            table, heads = table or found, cells
+        matching = next((candidate for candidate in _TABLES if candidate.heads <= set(cells)), None)
+        if matching is not None:
+            table, heads = table or matching, cells
         elif table is not None and len(cells) >= min(len(heads), 2) and line.strip():
             row = _row(table, origin, dict(zip(heads, cells, strict=False)))
             rows += [] if row is None else [replace(row, line=number)]
@@ -310,16 +310,16 @@ _MEANINGS = (
 
 
 def _log_lines(text: str, origin: Origin) -> Recognised | None:
-    found: dict[tuple[object, ...], ToldRow] = {}
+    rows_by_key: dict[tuple[object, ...], ToldRow] = {}
     for number, line in enumerate(text.splitlines(), 1):
         row = _of_line(line[:_LONGEST_LINE], origin)
         if row is not None:
             key = row.what, row.transactional_id, row.producer_id, row.topic_partition
-            known = found.setdefault(key, replace(row, line=number, times=0))
-            found[key] = replace(known, producer_epoch=row.producer_epoch, times=known.times + 1)
-    if not found:
+            earlier = rows_by_key.setdefault(key, replace(row, line=number, times=0))
+            rows_by_key[key] = replace(earlier, producer_epoch=row.producer_epoch, times=earlier.times + 1)
+    if not rows_by_key:
         return None
-    return Recognised("lines of a log", list(found.values()))
+    return Recognised("lines of a log", list(rows_by_key.values()))
 
 
 def _of_line(line: str, origin: Origin) -> ToldRow | None:
@@ -356,14 +356,14 @@ def _name_in(line: str) -> str | None:
     owned = _OWNED.search(line)
     if owned is not None and (words := line[: owned.start()].split()):
         return words[-1]
-    return next((one["id"] for pattern in _IDS if (one := pattern.search(line)) is not None), None)
+    return next((match["id"] for pattern in _IDS if (match := pattern.search(line)) is not None), None)
 
 
 def _first_partition(line: str) -> TopicPartition | None:
     """The first partition that a line names, but for the one of the coordinators' log."""
-    for found in _PARTITION.findall(line):
+    for name in _PARTITION.findall(line):
         try:
-            at = TopicPartition.parse(found)
+            at = TopicPartition.parse(name)
         except ValueError:
             continue
         if at.topic != TRANSACTION_STATE_TOPIC and is_topic_name(at.topic):
@@ -398,14 +398,14 @@ _STATES = {
 
 def _statistics(text: str, origin: Origin) -> Recognised | None:
     clients = [
-        (number, found)
-        for number, found in _objects(text)
-        if found.get("type") in {"producer", "consumer"} and isinstance(found.get("topics"), dict)
+        (number, client)
+        for number, client in _objects(text)
+        if client.get("type") in {"producer", "consumer"} and isinstance(client.get("topics"), dict)
     ]
     rows = [
         row
-        for number, found in clients
-        for row in (*_of_client(origin, found, number), *_of_partitions(origin, found["topics"], number))
+        for number, client in clients
+        for row in (*_of_client(origin, client, number), *_of_partitions(origin, client["topics"], number))
     ]
     note = "the statistics name no transactional id: `txnwatch explain` finds it by the producer id"
     return Recognised("statistics of librdkafka", rows, (note,)) if clients else None
@@ -418,17 +418,17 @@ def _objects(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         if at < 0 or '"topics"' not in part:
             continue
         try:
-            found = json.JSONDecoder().raw_decode(part, at)[0]
+            value = json.JSONDecoder().raw_decode(part, at)[0]
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            yield number, found
+        if isinstance(value, dict):
+            yield number, value
         if part is text:
             return
 
 
-def _of_client(origin: Origin, found: Mapping[str, Any], line: int) -> Iterator[ToldRow]:
-    eos = found.get("eos")
+def _of_client(origin: Origin, client: Mapping[str, Any], line: int) -> Iterator[ToldRow]:
+    eos = client.get("eos")
     if not isinstance(eos, dict):
         return
     state, producer_id, epoch = (eos.get(name) for name in ("txn_state", "producer_id", "producer_epoch"))
@@ -436,7 +436,7 @@ def _of_client(origin: Origin, found: Mapping[str, Any], line: int) -> Iterator[
         producer_id = None
     means = _STATES.get(str(state))
     what = (
-        f"client {quoted(str(found.get('name', '')))}: transaction state {str(state)[:40]!r}"
+        f"client {quoted(str(client.get('name', '')))}: transaction state {str(state)[:40]!r}"
         f"{f' ({means})' if means else ''}, idempotence {str(eos.get('idemp_state'))[:40]!r}, producer id "
         f"{producer_id if producer_id is not None else 'none'}, epoch {epoch if isinstance(epoch, int) else 'none'}"
     )
@@ -454,9 +454,11 @@ def _of_partitions(origin: Origin, topics: Mapping[str, Any], line: int) -> Iter
     """The partitions that this consumer reads and whose last stable offset is below the end."""
     for topic, of_topic in topics.items():
         partitions = of_topic.get("partitions") if isinstance(of_topic, dict) else None
-        for number, one in partitions.items() if isinstance(partitions, dict) else ():
+        for number, partition in partitions.items() if isinstance(partitions, dict) else ():
             at = _partition(topic, str(number))
-            stable, end = (one.get(name) for name in ("ls_offset", "hi_offset")) if isinstance(one, dict) else (0, 0)
+            stable, end = (
+                (partition.get(name) for name in ("ls_offset", "hi_offset")) if isinstance(partition, dict) else (0, 0)
+            )
             if at is None or not (isinstance(stable, int) and isinstance(end, int) and 0 <= stable < end):
                 continue
             what = f"{at}: read_committed stops at {stable} of {end}: a transaction is open there"

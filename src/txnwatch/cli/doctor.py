@@ -292,9 +292,9 @@ def _groups(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
 
 
 def _strangers(checkup: Checkup) -> Iterator[CheckRow]:
-    for one in checkup.strangers:
-        detail = f"{one} is no watcher: while it has the lease of the group, no watcher publishes"
-        fix = f"stop the client {one}, and take Read on the group from its user"
+    for client in checkup.strangers:
+        detail = f"{client} is no watcher: while it has the lease of the group, no watcher publishes"
+        fix = f"stop the client {client}, and take Read on the group from its user"
         yield CheckRow("group", f"members of {checkup.lease_group}*", Health.WARNING, detail, "run", fix)
 
 

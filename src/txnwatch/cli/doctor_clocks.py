@@ -40,11 +40,13 @@ class _Difference(NamedTuple):
 def clock_rows(seen: SeenClocks, brokers: Collection[BrokerId]) -> Iterator[CheckRow]:
     """A warning for each clock that differs, one row for those that agree, and one for those that were not compared."""
     clocks = {node: clock for node, clock in sorted(seen.all.items()) if clock.is_possible}
-    different = {node: found for node, clock in clocks.items() if (found := _difference(clock)) is not None}
+    different = {node: difference for node, clock in clocks.items() if (difference := _difference(clock)) is not None}
     agree = [node for node, clock in clocks.items() if node not in different and _agrees(clock)]
-    for node, found in different.items():
-        is_ours = not agree and len(different) > 1 and len({one.is_ahead for one in different.values()}) == 1
-        yield _different(_name(node, brokers), found, is_ours=is_ours)
+    for node, difference in different.items():
+        is_ours = (
+            not agree and len(different) > 1 and len({difference.is_ahead for difference in different.values()}) == 1
+        )
+        yield _different(_name(node, brokers), difference, is_ours=is_ours)
     if agree:
         detail = f"agree within {duration(APART_MS)}: {', '.join(_name(node, brokers) for node in agree)}"
         yield CheckRow("clock", _HERE, Health.OK, detail, "-", None)
@@ -66,9 +68,9 @@ def _agrees(clock: Clock) -> bool:
     return clock.highest_ms is not None and clock.lowest_ms >= -APART_MS and clock.highest_ms <= APART_MS
 
 
-def _different(name: str, found: _Difference, *, is_ours: bool) -> CheckRow:
-    apart = duration(found.by_ms) + ("" if found.is_exact else " or more")
-    side, effect = _AHEAD if found.is_ahead else _BEHIND
+def _different(name: str, difference: _Difference, *, is_ours: bool) -> CheckRow:
+    apart = duration(difference.by_ms) + ("" if difference.is_exact else " or more")
+    side, effect = _AHEAD if difference.is_ahead else _BEHIND
     detail = f"its clock is {apart} {side} the clock of this machine: {effect}. {_OF_A_WATCH}"
     others = f"set the clock that is wrong, that of this machine or that of {name}"
     ours = "set the clock of this machine: all clocks that could be compared differ from it in the same direction"

@@ -245,20 +245,22 @@ def _create(checkup: Checkup, caller: Caller) -> Iterator[CheckRow]:
         yield CheckRow("right", name, Health.WARNING, str(problem), "run", None, Use.PUBLISH)
 
 
-def _writers(found: Writers, caller: Caller) -> CheckRow:
+def _writers(topic_writers: Writers, caller: Caller) -> CheckRow:
     """Who else can write false alarms to the topic. No abort depends on the topic, so this is only a warning."""
     name, needed_by = f"writers of topic {caller.events_topic}", "events, status"
     harm = "a user who may write it can publish false alarms, but cannot cause an abort"
-    if found.is_open:
+    if topic_writers.is_open:
         detail = f"every client: the brokers have no authorizer; {harm}. --events-key-file signs the events of txnwatch"
         return CheckRow("right", name, Health.OK, detail, needed_by, None)
-    if found.problem is not None:
-        fix = grant_line(caller, "Describe", "--cluster") if found.problem.is_denied else None
-        detail = f"could not be read: {found.problem}; {harm}"
+    if topic_writers.problem is not None:
+        fix = grant_line(caller, "Describe", "--cluster") if topic_writers.problem.is_denied else None
+        detail = f"could not be read: {topic_writers.problem}; {harm}"
         return CheckRow("right", name, Health.WARNING, detail, needed_by, fix, Use.ESTIMATE)
-    others = [principal for principal in found.principals if principal != caller.grantee.principal]
+    others = [principal for principal in topic_writers.principals if principal != caller.grantee.principal]
     ours = (
-        "this user by an ACL" if caller.grantee.principal in found.principals else "this user without an ACL of its own"
+        "this user by an ACL"
+        if caller.grantee.principal in topic_writers.principals
+        else "this user without an ACL of its own"
     )
     if not others:
         return CheckRow("right", name, Health.OK, f"{ours}, and super users", needed_by, None)
@@ -316,14 +318,14 @@ def census_row(scanned: CensusBytes, others: CensusBytes, heal_ms: DurationMs, p
     """One row: what the censuses of `run` would move in a day, with these pauses between two of them."""
     heal_s, pause_s = heal_ms / 1000, pause_ms / 1000
     parts = [
-        f"{found.partitions} {what} partitions every {interval_s:.0f} s {_a_day(found.moved / interval_s)}"
-        for what, found, interval_s in (("other", others, pause_s), ("scanned", scanned, heal_s))
-        if found.partitions
+        f"{census.partitions} {what} partitions every {interval_s:.0f} s {_a_day(census.moved / interval_s)}"
+        for what, census, interval_s in (("other", others, pause_s), ("scanned", scanned, heal_s))
+        if census.partitions
     ]
     total = _a_day(others.moved / pause_s + scanned.moved / heal_s)
-    one = _amount(others.moved + scanned.moved)
+    one_census = _amount(others.moved + scanned.moved)
     failed = others.failed + scanned.failed
-    detail = f"about {total} a day{': ' if parts else ''}{', '.join(parts)}; one census of all moved {one}"
+    detail = f"about {total} a day{': ' if parts else ''}{', '.join(parts)}; one census of all moved {one_census}"
     if not failed:
         return CheckRow("egress", _CENSUS, Health.OK, detail, "-", None)
     return CheckRow("egress", _CENSUS, Health.WARNING, f"{detail}; {failed} partitions were not described", "-", None)
@@ -365,8 +367,8 @@ def egress_rows(
     scanned = [topic.name for topic in topics if options.watches(topic)]
     others = [topic.name for topic in topics if options.counts(topic)]
     yield egress_row(write_rates(cluster, scanned, now_ms), parsed.topics, caller)
-    found = coordinator_log_bytes(cluster, now_ms) if access is CoordinatorAccess.LOG else None
-    yield log_row(found, access, caller)
+    log_bytes = coordinator_log_bytes(cluster, now_ms) if access is CoordinatorAccess.LOG else None
+    yield log_row(log_bytes, access, caller)
     yield census_row(
         census_bytes(cluster, scanned, now_ms),
         census_bytes(cluster, others, now_ms),
@@ -408,11 +410,11 @@ def row_of_rack(
     if keeps_epochs:
         detail = "data is read from the leaders: controllers before Kafka 4.0 may keep a leader epoch after a restart"
         return CheckRow("egress", subject, Health.WARNING, detail, "run", None)
-    known = metadata_of(answer, rack)
+    metadata = metadata_of(answer, rack)
     near = {broker.node_id for broker in answer.brokers if broker.rack == rack}
-    found = [info for topic in known.topics.values() if watched.watches(topic) for info in topic.partitions.values()]
-    led, followed = sum(info.leader in near for info in found), sum(info.closest is not None for info in found)
-    detail = f"of {len(found)} scanned partitions, {led} have their leader there and {followed} a follower"
+    infos = [info for topic in metadata.topics.values() if watched.watches(topic) for info in topic.partitions.values()]
+    led, followed = sum(info.leader in near for info in infos), sum(info.closest is not None for info in infos)
+    detail = f"of {len(infos)} scanned partitions, {led} have their leader there and {followed} a follower"
     return CheckRow("egress", subject, Health.OK, detail, "-", None)
 
 
@@ -447,10 +449,10 @@ def _push_row(target: HttpTarget, address: Address, positions: Path | None) -> C
         fix = "if it takes events again, start the watcher again; else remove it from the file"
         return CheckRow("push", subject, Health.MISSING, detail, _FOR_PUSH, fix)
     try:
-        found = _reached(target, address)
+        reached = _reached(target, address)
     except SinkError as exc:
         return CheckRow("push", subject, Health.MISSING, str(exc), _FOR_PUSH, None)
-    health, detail = found
+    health, detail = reached
     return CheckRow("push", subject, health, detail, _FOR_PUSH, None)
 
 
@@ -493,9 +495,9 @@ def owner_rows(transactional_ids: Sequence[str], table: OwnerTable) -> Iterator[
     count: Counter[str] = Counter()
     without: Counter[str] = Counter()
     teams: dict[str, dict[str, None]] = {}
-    for one in looked_at:
-        owner = table.of(Subject(one)).owner
-        key = beginning(one)
+    for transactional_id in looked_at:
+        owner = table.of(Subject(transactional_id)).owner
+        key = beginning(transactional_id)
         count[key] += 1
         if owner is None:
             without[key] += 1
@@ -569,14 +571,16 @@ _PARTITIONS_NAMED: Final = 5
 
 def partition_rows(replicas: Iterable[PartitionReplicas]) -> Iterator[CheckRow]:
     """One row for all partitions of which the same is to be said and to be done."""
-    found = [one for one in replicas if one.is_blocked or one.is_last]
-    for (check, detail, fix), names in grouped((str(one.partition), _said_of(one)) for one in found).items():
+    at_risk = [partition for partition in replicas if partition.is_blocked or partition.is_last]
+    for (check, detail, fix), names in grouped(
+        (str(partition.partition), _said_of(partition)) for partition in at_risk
+    ).items():
         yield CheckRow(check, some(names, _PARTITIONS_NAMED), Health.WARNING, detail, "all", fix)
 
 
-def _said_of(one: PartitionReplicas) -> tuple[str, str, str]:
+def _said_of(partition: PartitionReplicas) -> tuple[str, str, str]:
     """The check, its result, and what to do."""
-    text, fix = replicas_text(one), repair_step([one])
-    if one.leader is None:
+    text, fix = replicas_text(partition), repair_step([partition])
+    if partition.leader is None:
         return "leader", f"{text}: nothing about this partition can be read", fix
-    return "replicas", f"{text}: {BLOCKED_MEANS if one.is_short else LAST_MEANS}", fix
+    return "replicas", f"{text}: {BLOCKED_MEANS if partition.is_short else LAST_MEANS}", fix

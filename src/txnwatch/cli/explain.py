@@ -241,14 +241,18 @@ def with_owner(
     """
     named = owners.of(_subject(explained))
     topics = {} if named.owner is not None else _owners_of_topics(explained, owners)
-    if len({one.team for one in topics.values()}) == 1:  # of a transaction that holds several partitions
+    if len({owner.team for owner in topics.values()}) == 1:  # of a transaction that holds several partitions
         named = named._replace(owner=next(iter(topics.values())))
     advice = _advice(explained, named.application)
     text = advise(advice) if advice is not None else None
     is_held_back, told = advice is not None and explained.state != Verdict.HANGING, explained.told
     if text is not None:
-        kept = [one for one in told if not is_held_back or one.kind is not StatementKind.NEXT or one.command is None]
-        has_step = any(one.kind is StatementKind.NEXT for one in kept)
+        kept = [
+            statement
+            for statement in told
+            if not is_held_back or statement.kind is not StatementKind.NEXT or statement.command is None
+        ]
+        has_step = any(statement.kind is StatementKind.NEXT for statement in kept)
         step = [Told(StatementKind.NEXT, SOONER_OF_FLINK)] if text in ADVICE_MEANS.values() and not has_step else []
         told = (Told(StatementKind.SAFE, text), *kept, *step)
     return replace(
@@ -280,8 +284,8 @@ def _subject(explained: Explanation) -> Subject:
 
 def _owners_of_topics(explained: Explanation, owners: OwnerLookup) -> dict[str, OwningTeam]:
     """The owners of the topics that a transaction holds."""
-    found = {topic: owners.owner(Subject(None, topic)) for topic in topics_of(explained.partitions)}
-    return {topic: owner for topic, owner in found.items() if owner is not None}
+    owner_by_topic = {topic: owners.owner(Subject(None, topic)) for topic in topics_of(explained.partitions)}
+    return {topic: owner for topic, owner in owner_by_topic.items() if owner is not None}
 
 
 def _advice(explained: Explanation, application: IdMaker | None) -> Advice | None:

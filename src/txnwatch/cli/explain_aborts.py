@@ -61,17 +61,17 @@ class AbortsOf(NamedTuple):
 def with_past_abort(question: Question, explained: Explanation, about: AbortsOf) -> Explanation:
     """The explanation with what is known of markers that no coordinator has written, in the last day."""
     now_ms, published = wall_clock_ms(), question.origin.published()
-    claims = claims_of(published.events, lambda one: _is_here(question, one) and about.is_wanted(one), now_ms)
-    found: list[tuple[str, MarkerByHand | None]] = []
+    claims = claims_of(published.events, lambda event: _is_here(question, event) and about.is_wanted(event), now_ms)
+    checked: list[tuple[str, MarkerByHand | None]] = []
     try:
         readings = ClusterAdmin(question.cluster).read_partitions({partition_of(claim) for claim in claims})
-        found += [_checked(question.cluster, claim, readings[partition_of(claim)]) for claim in claims]
-        if not any(marker is not None for _, marker in found):
-            found += _unclaimed(question, about, published, now_ms)
+        checked += [_checked(question.cluster, claim, readings[partition_of(claim)]) for claim in claims]
+        if not any(marker is not None for _, marker in checked):
+            checked += _unclaimed(question, about, published, now_ms)
     except BrokerError as exc:
         question.missing["the markers of the last day"] = str(exc)
-    lines = tuple(dict.fromkeys(line for line, _ in found))
-    marker = next((marker for _, marker in found if marker is not None), None)
+    lines = tuple(dict.fromkeys(line for line, _ in checked))
+    marker = next((marker for _, marker in checked if marker is not None), None)
     return replace(explained, text=(*explained.text, *lines), marker_by_hand=marker)
 
 
@@ -121,8 +121,8 @@ def _unclaimed(
             yield text, _in_log(partition, producer_id, marker)
 
 
-def _newest_first(found: tuple[TopicPartition, ProducerId, list[Marker]]) -> TimestampMs:
-    return TimestampMs(-found[2][-1].timestamp_ms)
+def _newest_first(unclaimed: tuple[TopicPartition, ProducerId, list[Marker]]) -> TimestampMs:
+    return TimestampMs(-unclaimed[2][-1].timestamp_ms)
 
 
 # The claims, and what is said about them and about a marker. Pure: no I/O, no clock.
@@ -132,17 +132,17 @@ def claims_of(
     events: Iterable[IncidentEvent], is_wanted: Callable[[IncidentEvent], bool], now_ms: TimestampMs
 ) -> list[IncidentEvent]:
     """The last events of incidents whose hang txnwatch has ended with a marker, as they claim; the newest first."""
-    found: dict[object, IncidentEvent] = {}
+    claims: dict[object, IncidentEvent] = {}
     for event in latest(events).values():
         action = event.action
         if event.span is None or event.txn_start_offset is None or action is None or not action.is_marker:
             continue
         if action.at_ms >= now_ms - RECENT_MS and is_wanted(event):
             key = event.span, event.txn_start_offset
-            known = found.get(key)
-            if known is None or known.action is None or known.action.at_ms <= action.at_ms:
-                found[key] = event
-    newest = sorted(found.values(), key=lambda one: -_at_ms(one))
+            earlier = claims.get(key)
+            if earlier is None or earlier.action is None or earlier.action.at_ms <= action.at_ms:
+                claims[key] = event
+    newest = sorted(claims.values(), key=lambda claim: -_at_ms(claim))
     return newest[:MOST_CLAIMS]
 
 

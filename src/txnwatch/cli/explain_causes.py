@@ -34,11 +34,11 @@ class Obstacle(NamedTuple):
     found: Search
 
 
-def causes_on(found: Search, partitions: Collection[TopicPartition]) -> list[Obstacle]:
+def causes_on(search: Search, partitions: Collection[TopicPartition]) -> list[Obstacle]:
     """What is open on some partitions, the worst first; else by partition and offset."""
     wanted = set(partitions)
-    ordered = worst_first(sorted(open_in(found), key=lambda span: span.partition), found)
-    return [Obstacle(span, state, found) for span, state in ordered if span.partition in wanted]
+    ordered = worst_first(sorted(open_in(search), key=lambda span: span.partition), search)
+    return [Obstacle(span, state, search) for span, state in ordered if span.partition in wanted]
 
 
 def places_of(causes: Iterable[Obstacle]) -> dict[TopicPartition, str]:
@@ -55,7 +55,7 @@ def with_causes(
     """The explanation with the worst cause as its subject, and all others named; `told` is one that the text has."""
     if not causes:
         return explained
-    first, *others = sorted(causes, key=lambda one: badness(one.state))
+    first, *others = sorted(causes, key=lambda cause: badness(cause.state))
     why = of_span(question.origin, first.span, first.found, wall_clock_ms())
     lines = () if first is told else (f"{_headline(first, why)}.",)
     reading = first.found.readings[first.span.partition]
@@ -79,7 +79,7 @@ def also_lines(question: Question, causes: Sequence[Obstacle]) -> Iterator[str]:
         yield f"Also {_headline(cause, why)}{_to_call(question, cause, why)}: `{command}`."
     left = causes[MOST_NAMED:]
     if left:
-        hanging = sum(one.state == Verdict.HANGING for one in left)
+        hanging = sum(obstacle.state == Verdict.HANGING for obstacle in left)
         of_them = f" ({hanging} of them {'hangs' if hanging == 1 else 'hang'})" if hanging else ""
         yield f"And {len(left)} more{of_them}: `{find_hanging(question.origin)}` shows what hangs or is late."
 

@@ -30,23 +30,23 @@ def of_workers(question: Question, group: KnownGroup) -> Explanation:
         f"{cut(group.group_id)}: the group of Kafka Connect's workers (group.id of their configuration), state "
         f"{group.state}{away}, at broker {group.coordinator}. It commits no offsets."
     )
-    known = topics_of_workers(group.group_id, shown_topics(question.cluster))
+    topics = topics_of_workers(group.group_id, shown_topics(question.cluster))
     sinks = "A sink connector has a group of its own, by default connect-NAME: ask for that one."
-    if known is None:
+    if topics is None:
         question.missing[f"the internal topics of Connect group {cut(group.group_id)}"] = (
             "their names do not show which they are: ask for each topic that offset.storage.topic, "
             "config.storage.topic and status.storage.topic of the workers name"
         )
         return Explanation(group.group_id, NOT_CHECKED, text=(head, sinks))
-    keeps = f"By their names, Connect keeps its state in {known.offsets}, {known.configs} and {known.status}."
+    keeps = f"By their names, Connect keeps its state in {topics.offsets}, {topics.configs} and {topics.status}."
     partitions = [
         TopicPartition(name, number)
-        for name in known
+        for name in topics
         for number in sorted(question.cluster.known.topics[name].partitions)
     ]
-    found = question.searcher.search(partitions)
-    question.missing.update(found.not_checked)
-    causes = causes_on(found, partitions)
+    search = question.searcher.search(partitions)
+    question.missing.update(search.not_checked)
+    causes = causes_on(search, partitions)
     explained = with_causes(
         question, Explanation(group.group_id, ALL_CLEAR, group_id=group.group_id, text=(head, keeps)), causes
     )
@@ -68,4 +68,6 @@ def with_connect(
         return explained
     uses = connect_uses(topics, shown_topics(question.cluster), groups)
     told = [Told(StatementKind.CONNECT, connect_text(uses[name])) for name in sorted(uses)]
-    return replace(explained, text=(*explained.text, *(one.text for one in told)), told=(*explained.told, *told))
+    return replace(
+        explained, text=(*explained.text, *(statement.text for statement in told)), told=(*explained.told, *told)
+    )

@@ -66,18 +66,18 @@ def of_name(question: Question, name: str, now: TransactionDescription) -> Expla
     former = (
         (of_former_id,) if isinstance(now, UnknownTransactionalId) else ()
     )  # only its absence shows that it expired
-    known = (of_known_id,) if isinstance(now, DescribedTransaction) else ()
-    for parts in ((*known, of_group_named, of_topic), (of_form,), former, (of_producer_id,)):
-        found: list[Explanation] = []
+    described = (of_known_id,) if isinstance(now, DescribedTransaction) else ()
+    for parts in ((*described, of_group_named, of_topic), (of_form,), former, (of_producer_id,)):
+        explanations: list[Explanation] = []
         for part in parts:
             asked = replace(question, missing={})
             explained = part(asked, name)
             missing |= asked.missing
             if explained is not None:
                 question.missing |= asked.missing
-                found.append(explained)
-        if found:
-            first, *others = sorted(found, key=lambda one: one.state in NO_FINDING)
+                explanations.append(explained)
+        if explanations:
+            first, *others = sorted(explanations, key=lambda explanation: explanation.state in NO_FINDING)
             explained = replace(first, text=(*first.text, *(line for other in others for line in other.text)))
             return with_word(explained, name)
     meant = of_word(question.origin, name)
@@ -140,7 +140,7 @@ def _missing_partition(question: Question, meant: TopicPartition) -> str:
     if hidden_topics(question.cluster, [meant.topic]):
         return f"topic {meant.topic}: {why_not_shown(question.cluster, meant.topic)}; "
     records, _ = read_naming(question.cluster, meant.topic)
-    last = next((one for one in reversed(records) if meant in participants_of([one])), None)
+    last = next((record for record in reversed(records) if meant in participants_of([record])), None)
     if last is None:
         return f"topic {meant.topic} does not exist: it was deleted, or it never existed; "
     return (

@@ -96,14 +96,14 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     """
     cluster, missing, foreign_topics = question.cluster, question.missing, question.searcher.foreign_topics
     try:
-        known = described_with_log(cluster, transactional_id)
+        logged = described_with_log(cluster, transactional_id)
     except BrokerError as exc:
         raise BrokerError(f"{exc}{because_of(log_blocked(cluster, transactional_id))}") from exc
-    described, history = known.described, history_of(known.records)
-    records = read_all_records(cluster, transactional_id)[0] if read_moved_names(cluster) else known.records
+    described, history = logged.described, history_of(logged.records)
+    records = read_all_records(cluster, transactional_id)[0] if read_moved_names(cluster) else logged.records
     past = past_ends(history)
-    if known.problem is not None:
-        missing["the coordinators' log"] = known.problem
+    if logged.problem is not None:
+        missing["the coordinators' log"] = logged.problem
     hidden = hidden_of(cluster, [described], foreign_topics=foreign_topics)
     missing.update({what: str(why) for what, why in hidden.items()})
     held = set(described.partitions) if described.is_live else _held_last(question, described)
@@ -116,19 +116,23 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     if _has_got_markers(cluster, described, seen):
         if looks > 1:
             return of_known_id(question, transactional_id, looks - 1)
-        seen = [one for one in seen if one.problem is not None or one.open_transaction(described.producer_id)]
+        seen = [
+            reading
+            for reading in seen
+            if reading.problem is not None or reading.open_transaction(described.producer_id)
+        ]
     question.note_unread(unlisted)
-    found = question.searcher.judge(described)
-    missing.update(found.not_checked)
+    search = question.searcher.judge(described)
+    missing.update(search.not_checked)
     has_strays = bool(anywhere.strays)
-    explained = of_id(question.origin, known, seen, wall_clock_ms(), found, past, has_strays=has_strays)
+    explained = of_id(question.origin, logged, seen, wall_clock_ms(), search, past, has_strays=has_strays)
     explained = with_contention(explained, contention_of(history, past), wall_clock_ms())
     explained = with_strays(question, explained, anywhere)
     explained = with_groups_behind(question, explained, ids, seen)
     if described.is_live:
         explained = with_replicas(cluster, explained)
     explained = _with_moved(explained, moved_of(cluster, transactional_id, records), described.producer_id)
-    ends = ends_of(known.records, described.producer_id)
+    ends = ends_of(logged.records, described.producer_id)
     return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, ends))
 
 
@@ -167,7 +171,7 @@ def _aborts(name: str, producer_id: ProducerId, held: Iterable[TopicPartition], 
 
 
 def _without_foreign(question: Question, held: set[TopicPartition]) -> set[TopicPartition]:
-    foreign = {one for one in held if is_foreign(one.topic, question.searcher.foreign_topics)}
+    foreign = {partition for partition in held if is_foreign(partition.topic, question.searcher.foreign_topics)}
     question.missing.update({str(partition): FOREIGN for partition in foreign})
     return held - foreign
 
@@ -208,7 +212,7 @@ def producer_ids_of(records: Iterable[LogRecord]) -> set[ProducerId]:
 
 def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
     """All partitions of the transactions that the records show."""
-    return {one for record in records if record.value is not None for one in record.value.participants}
+    return {participant for record in records if record.value is not None for participant in record.value.participants}
 
 
 def _gone(transactional_id: str, records: list[LogRecord], moved: MovedId | None) -> str:
@@ -282,11 +286,11 @@ NO_FINDING = frozenset({ALL_CLEAR, "idle", EXPIRED, "superseded", ERROR_WORD, NO
 
 def of_group_named(question: Question, name: str) -> Explanation | None:
     """Explains a consumer group or a share group; None if no broker lists one."""
-    found = ClusterGroups(question.cluster).find(name)
-    if found.group is not None:
-        return of_group(question, found.group)
-    if found.problems:
-        question.missing[f"consumer group {name!r}"] = "; ".join(found.problems)
+    answer = ClusterGroups(question.cluster).find(name)
+    if answer.group is not None:
+        return of_group(question, answer.group)
+    if answer.problems:
+        question.missing[f"consumer group {name!r}"] = "; ".join(answer.problems)
     return None
 
 
@@ -373,10 +377,10 @@ def _waits(question: Question, names: Iterable[str]) -> dict[str, list[Obstacle]
     places = sorted({place for name in wanted if (place := offsets_partition(question, name)) is not None})
     if not places:
         return {}
-    found = question.searcher.search(places)
-    question.note_unread(found.readings.values())
-    causes = [cause for cause in causes_on(found, places) if cause.state != OPEN]
-    answer = ClusterGroups(question.cluster).waiting(span.start for span in open_in(found))
+    search = question.searcher.search(places)
+    question.note_unread(search.readings.values())
+    causes = [cause for cause in causes_on(search, places) if cause.state != OPEN]
+    answer = ClusterGroups(question.cluster).waiting(span.start for span in open_in(search))
     question.missing.update(dict.fromkeys(answer.problems, "the groups of an open transaction are not known"))
     waits: dict[str, list[Obstacle]] = {}
     for cause in causes:
@@ -461,13 +465,13 @@ def _behind(
     shown = [partition for partition in reads if question.cluster.known.info(partition) is not None]
     hidden = hidden_topics(question.cluster, {partition.topic for partition in reads})
     question.missing.update({f"topic {name}": str(why) for name, why in hidden.items()})
-    found = question.searcher.search(shown)
-    question.note_unread(found.readings.values())
-    causes = causes_on(found, [at for at in shown if _is_held(found.readings[at])])
+    search = question.searcher.search(shown)
+    question.note_unread(search.readings.values())
+    causes = causes_on(search, [at for at in shown if _is_held(search.readings[at])])
     held = places_of(causes)
 
     def line(at: TopicPartition) -> str:
-        stable, offset = found.readings[at].last_stable_offset, positions.offsets.get(at)
+        stable, offset = search.readings[at].last_stable_offset, positions.offsets.get(at)
         if offset is None:
             return f"{at}: {held[at]}. A member has it, and nothing was committed; read_committed stops at {stable}."
         has = "is at" if is_share else "has committed"
@@ -476,9 +480,9 @@ def _behind(
     lines = [line(at) for at in list(held)[:MOST_NAMED]]
     if len(held) > MOST_NAMED:
         lines.append(f"Also with an open transaction: {some(list(held)[MOST_NAMED:], MOST_NAMED)}.")
-    where = positions_of(question, positions.offsets, found.readings) if not is_share else []
+    where = positions_of(question, positions.offsets, search.readings) if not is_share else []
     text = (*explained.text, *lines, *position_lines(where, held))
-    hurt = any(_can_reach(positions.offsets.get(at), found.readings[at]) for at in held)
+    hurt = any(_can_reach(positions.offsets.get(at), search.readings[at]) for at in held)
     affected = (explained.target,) if hurt else ()
     return replace(explained, text=text, positions=tuple(where), affected_groups=affected), causes
 

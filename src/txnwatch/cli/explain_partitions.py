@@ -33,32 +33,32 @@ def of_one_partition(question: Question, partition: TopicPartition) -> Explanati
         BrokerError: it cannot be read.
     """
     for look in range(_LOOKS):
-        found = question.searcher.search([partition])
-        reading = found.readings[partition]
+        search = question.searcher.search([partition])
+        reading = search.readings[partition]
         problem = reading.problem or ("no last stable offset" if reading.last_stable_offset is None else None)
         if problem is not None:
             why = because_of(blocked_of(question.cluster, [partition]))
             raise BrokerError(f"{partition}: {problem}: its owner cannot be determined{why}")
-        explained = of_partition(question.origin, partition, found, wall_clock_ms())
+        explained = of_partition(question.origin, partition, search, wall_clock_ms())
         if explained.state != "unreplicated":
             break
         if look < _LOOKS - 1:
             time.sleep(_PAUSE_S)  # a transaction may have begun between the two answers of the leader
-    question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
-    groups = _groups_around(question, partition, found)
-    explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
-    if not open_in(found):
+    question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in search.unproven})
+    groups = _groups_around(question, partition, search)
+    explained = of_partition(question.origin, partition, search, wall_clock_ms(), groups)
+    if not open_in(search):
         explained = replace(
-            explained, text=(*explained.text, *nature_lines(question, partition, found.readings[partition]))
+            explained, text=(*explained.text, *nature_lines(question, partition, search.readings[partition]))
         )
     explained = with_waiting_groups(question, partition, explained)
     explained = with_connect(question, explained, [partition.topic], groups.workers)
     if explained.state != ALL_CLEAR:
         explained = with_replicas(question.cluster, explained, [partition])
-    return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))
+    return with_past_abort(question, explained, AbortsOf(lambda event: partition_of(event) == partition, [partition]))
 
 
-def _groups_around(question: Question, partition: TopicPartition, found: Search) -> GroupsAround:
+def _groups_around(question: Question, partition: TopicPartition, search: Search) -> GroupsAround:
     """The groups that the open transactions of a partition hurt; nothing is read if none is open."""
-    holds = [Hold(span.start, found.readings[partition]) for span in open_in(found)]
+    holds = [Hold(span.start, search.readings[partition]) for span in open_in(search)]
     return groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())

@@ -42,14 +42,14 @@ def positions_of(
     question: Question, offsets: Mapping[TopicPartition, Offset], readings: Mapping[TopicPartition, PartitionReading]
 ) -> list[GroupPosition]:
     """The positions of a group on the partitions that were read; what is there is read for the first few behind."""
-    known = {
-        at: (one.last_stable_offset, one.high_watermark)
-        for at, one in sorted(readings.items())
-        if at in offsets and one.last_stable_offset is not None and one.high_watermark is not None
+    ends = {
+        at: (reading.last_stable_offset, reading.high_watermark)
+        for at, reading in sorted(readings.items())
+        if at in offsets and reading.last_stable_offset is not None and reading.high_watermark is not None
     }
-    behind = [at for at, (stable, _) in known.items() if offsets[at] < stable]
-    ahead = _ahead(question, {at: offsets[at] for at in behind[:_NAMED]}, {at: known[at][0] for at in behind[:_NAMED]})
-    return [_position(at, offsets[at], *known[at], ahead.get(at)) for at in known]
+    behind = [at for at, (stable, _) in ends.items() if offsets[at] < stable]
+    ahead = _ahead(question, {at: offsets[at] for at in behind[:_NAMED]}, {at: ends[at][0] for at in behind[:_NAMED]})
+    return [_position(at, offsets[at], *ends[at], ahead.get(at)) for at in ends]
 
 
 def _ahead(
@@ -59,12 +59,14 @@ def _ahead(
     if not offsets:
         return {}
     try:
-        found = look_ahead(question.cluster, offsets, stable)
+        answers = look_ahead(question.cluster, offsets, stable)
     except BrokerError as exc:
         question.missing.update({f"the log of {at}": str(exc) for at in offsets})
         return {}
-    question.missing.update({f"the log of {at}": str(one) for at, one in found.items() if isinstance(one, Problem)})
-    return {at: one for at, one in found.items() if isinstance(one, Ahead)}
+    question.missing.update(
+        {f"the log of {at}": str(problem) for at, problem in answers.items() if isinstance(problem, Problem)}
+    )
+    return {at: ahead for at, ahead in answers.items() if isinstance(ahead, Ahead)}
 
 
 def _position(
@@ -92,53 +94,58 @@ _AT = {
 def position_lines(positions: Sequence[GroupPosition], held: Iterable[TopicPartition]) -> Iterator[str]:
     """The positions in words: those that are behind, or outside of the log, and how many are at the end."""
     stopped = {str(at) for at in held}
-    behind = [one for one in positions if one.committed_offset < one.last_stable_offset]
-    for one in behind[:_NAMED]:
-        yield f"{_figures(one)} {_what_is_there(one)} {_why_behind(one, is_held=one.partition in stopped)}"
-    if len(behind) > _NAMED:
-        yield f"It is also behind on {some([one.partition for one in behind[_NAMED:]], _NAMED)}."
-    for one in [one for one in positions if one.committed_offset > one.high_watermark][:_NAMED]:
+    behind = [position for position in positions if position.committed_offset < position.last_stable_offset]
+    for position in behind[:_NAMED]:
         yield (
-            f"{_figures(one)} Its offset is beyond the end: the partition was made again or has lost records, and "
+            f"{_figures(position)} {_what_is_there(position)} "
+            f"{_why_behind(position, is_held=position.partition in stopped)}"
+        )
+    if len(behind) > _NAMED:
+        yield f"It is also behind on {some([position.partition for position in behind[_NAMED:]], _NAMED)}."
+    for position in [position for position in positions if position.committed_offset > position.high_watermark][
+        :_NAMED
+    ]:
+        yield (
+            f"{_figures(position)} Its offset is beyond the end: the partition was made again or has lost records, and "
             "auto.offset.reset decides where it goes on."
         )
-    done = sum(one.committed_offset == one.high_watermark for one in positions)
+    done = sum(position.committed_offset == position.high_watermark for position in positions)
     if done:
         count = len(positions)
         all_of_them = f"all its {count} partitions" if count > 1 else "its partition"
         yield f"It has read everything on {all_of_them if done == count else f'{done} of its {count} partitions'}."
 
 
-def _figures(one: GroupPosition) -> str:
+def _figures(position: GroupPosition) -> str:
     return (
-        f"{one.partition}: it has committed {one.committed_offset}, can read with read_committed up to "
-        f"{one.last_stable_offset} (the last stable offset), and the end is {one.high_watermark}."
+        f"{position.partition}: it has committed {position.committed_offset}, can read with read_committed up to "
+        f"{position.last_stable_offset} (the last stable offset), and the end is {position.high_watermark}."
     )
 
 
-def _what_is_there(one: GroupPosition) -> str:
-    if one.at is None:
+def _what_is_there(position: GroupPosition) -> str:
+    if position.at is None:
         return "What is at its offset could not be read."
-    if one.at == Place.BELOW_START:
-        return f"Offset {one.committed_offset} is no longer there: auto.offset.reset decides where it goes on."
-    if one.at == Place.RECORD and (one.next_record == one.committed_offset or not one.is_known):
-        return f"At {one.committed_offset} is a record."
-    return f"At {one.committed_offset} is {_AT[Place(one.at)]}."
+    if position.at == Place.BELOW_START:
+        return f"Offset {position.committed_offset} is no longer there: auto.offset.reset decides where it goes on."
+    if position.at == Place.RECORD and (position.next_record == position.committed_offset or not position.is_known):
+        return f"At {position.committed_offset} is a record."
+    return f"At {position.committed_offset} is {_AT[Place(position.at)]}."
 
 
-def _why_behind(one: GroupPosition, *, is_held: bool) -> str:
+def _why_behind(position: GroupPosition, *, is_held: bool) -> str:
     stops = f"No transaction stops it{' before that offset' if is_held else ''}"
-    if one.at == Place.BELOW_START:
+    if position.at == Place.BELOW_START:
         return f"{stops}."
-    if not one.is_known:
+    if not position.is_known:
         return f"Where its next record is was not read. {stops}."
-    if one.next_record is None:
-        lag = one.high_watermark - one.committed_offset
+    if position.next_record is None:
+        lag = position.high_watermark - position.committed_offset
         return (
-            f"Only markers and aborted records are left for it up to {one.last_stable_offset}: it has read everything, "
-            f"although its lag is {lag}."
+            f"Only markers and aborted records are left for it up to {position.last_stable_offset}: it has read "
+            f"everything, although its lag is {lag}."
         )
-    at = "that one" if one.next_record == one.committed_offset else f"at {one.next_record}"
+    at = "that one" if position.next_record == position.committed_offset else f"at {position.next_record}"
     return f"The next record that it gets is {at}. {stops}: it is behind by itself."
 
 
@@ -155,8 +162,8 @@ def nature_lines(question: Question, partition: TopicPartition, reading: Partiti
         yield f"It has no records: it begins and ends at offset {end} ({why})."
         return
     last = Offset(end - 1)
-    found = {at: _ahead(question, {partition: at}, {partition: end}).get(partition) for at in {start, last}}
-    first, final = found[start], found[last]
+    ahead = {at: _ahead(question, {partition: at}, {partition: end}).get(partition) for at in {start, last}}
+    first, final = ahead[start], ahead[last]
     if first is not None and first.is_known and first.next_record is None:
         yield (
             f"It has the offsets from {start} up to {end}, without the last one, and no record for read_committed "

@@ -31,7 +31,9 @@ def of_record(question: Question, record: PartitionOffset) -> Explanation:
         BrokerError: the partition or the batch cannot be read.
     """
     explained = _what_became_of(question, record)
-    about = AbortsOf(lambda one: (one.producer_id, partition_of(one)) == (explained.producer_id, record.partition))
+    about = AbortsOf(
+        lambda event: (event.producer_id, partition_of(event)) == (explained.producer_id, record.partition)
+    )
     return with_past_abort(question, explained, about)
 
 
@@ -42,8 +44,8 @@ def _what_became_of(question: Question, target: PartitionOffset) -> Explanation:
         BrokerError: the partition or the batch cannot be read.
     """
     partition = target.partition
-    found = question.searcher.search([partition])
-    reading = found.readings[partition]
+    search = question.searcher.search([partition])
+    reading = search.readings[partition]
     if reading.problem is not None and reading.last_stable_offset is None:
         raise BrokerError(f"{target}: {reading.problem}")
     place, problem = look_up(question.cluster, target, reading)
@@ -54,9 +56,9 @@ def _what_became_of(question: Question, target: PartitionOffset) -> Explanation:
     batch = place.batch
     base = _explanation(target, seen, place, (head, *_where(place, seen)))
     if seen is Visibility.OPEN and batch is not None:
-        spans = [span for span in open_in(found) if span.producer_id == batch.producer_id]
+        spans = [span for span in open_in(search) if span.producer_id == batch.producer_id]
         for span in spans[:1]:
-            why = of_span(question.origin, span, found, wall_clock_ms())
+            why = of_span(question.origin, span, search, wall_clock_ms())
             return replace(why, target=str(target), text=(*base.text, *why.text))
     if seen is Visibility.HELD:
         return replace(base, next=explain_partition(question.origin, partition))

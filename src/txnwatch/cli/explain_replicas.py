@@ -27,14 +27,14 @@ def with_replicas(cluster: Cluster, explained: Explanation, partitions: Iterable
     """The explanation with what its partitions, those of its transaction and that of the coordinators' log lack."""
     wanted = {*partitions, *map(TopicPartition.parse, explained.partitions)}
     log = log_of(cluster, explained.transactional_id) if explained.transactional_id is not None else None
-    found = replicas_of(cluster, {*wanted, log} if log is not None else wanted)
-    last = tuple(last_lines([one for one in found if one.is_last and not one.is_blocked]))
+    replicas = replicas_of(cluster, {*wanted, log} if log is not None else wanted)
+    last = tuple(last_lines([partition for partition in replicas if partition.is_last and not partition.is_blocked]))
     explained = replace(explained, text=(*explained.text, *last))
-    blocked = [one for one in found if one.is_blocked]
+    blocked = [partition for partition in replicas if partition.is_blocked]
     if not blocked:
         return explained
     is_hanging = explained.state == Verdict.HANGING
-    others = [one for one in explained.told if is_hanging or one.kind is not StatementKind.NEXT]
+    others = [statement for statement in explained.told if is_hanging or statement.kind is not StatementKind.NEXT]
     told = (Told(StatementKind.NEXT, repair_step(blocked)), *others)
     ends = NOT_KNOWN if explained.ends_by_itself == YES else explained.ends_by_itself
     text = (line for line in explained.text if not line.startswith(ENDS_BY_ITSELF))
@@ -56,5 +56,5 @@ def log_blocked(cluster: Cluster, transactional_id: str) -> list[PartitionReplic
 
 def because_of(blocked: Iterable[PartitionReplicas]) -> str:
     """Why something failed, behind the failure, and what to do; empty if the replicas are not the reason."""
-    found = list(blocked)
-    return f". {' '.join(blocked_lines(found))} {repair_step(found)}" if found else ""
+    partitions = list(blocked)
+    return f". {' '.join(blocked_lines(partitions))} {repair_step(partitions)}" if partitions else ""

@@ -42,16 +42,16 @@ def of_places(
     clear: Explanation | None = None,
 ) -> Explanation:
     """Explains what is open on some partitions; `clear` has the fields of an answer without an open transaction."""
-    found = question.searcher.search(partitions)
-    question.missing.update(found.not_checked)
-    causes = causes_on(found, partitions)
+    search = question.searcher.search(partitions)
+    question.missing.update(search.not_checked)
+    causes = causes_on(search, partitions)
     text = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
-    if found.not_checked:
+    if search.not_checked:
         text = "No open transaction was found, but not everything could be read."
-    state = UNPROVEN if found.not_checked and not causes else ALL_CLEAR
+    state = UNPROVEN if search.not_checked and not causes else ALL_CLEAR
     explained = replace(clear or Explanation(target, state), state=state, text=(head, *(() if causes else (text,))))
     explained = with_causes(question, explained, causes)
-    unread = [at for at in partitions if found.readings[at].problem is not None]
+    unread = [at for at in partitions if search.readings[at].problem is not None]
     if unread:
         explained = with_replicas(question.cluster, explained, unread)
     return with_connect(question, explained, {at.topic for at in partitions})

@@ -116,13 +116,13 @@ def _each_partition(question: Question, reading: TypedReading) -> Taken | None:
 def _each_offset(question: Question, reading: TypedReading) -> Taken | None:
     offset = reading.offset
     everywhere, left = read_all(question)
-    places = [at for at, found in everywhere.items() if _stops_at(found, Offset(offset))]
+    places = [at for at, partition_reading in everywhere.items() if _stops_at(partition_reading, Offset(offset))]
     meant = f"offset {offset} of a partition that is not named"
     if places:
         head = f"At this offset read_committed stops or open data begins on {some([str(at) for at in places], _NAMED)}."
         return Taken(meant, of_places(question, f"offset {offset}", places, head))
     question.missing[f"offset {offset}"] = "its partition is not named"
-    unread = left + sum(one.problem is not None for one in everywhere.values())
+    unread = left + sum(partition_reading.problem is not None for partition_reading in everywhere.values())
     where = f"{len(everywhere) - unread + left} partitions" if unread else f"any of the {len(everywhere)} partitions"
     example = next(iter(everywhere), TopicPartition("TOPIC", 0))
     text = (
@@ -135,7 +135,7 @@ def _each_offset(question: Question, reading: TypedReading) -> Taken | None:
 def _stops_at(reading: PartitionReading, offset: Offset) -> bool:
     stable, end = reading.last_stable_offset, reading.high_watermark
     is_end = stable is not None and end is not None and stable < end and stable == offset
-    return is_end or any(one.txn_start_offset == offset for one in reading.producers)
+    return is_end or any(producer.txn_start_offset == offset for producer in reading.producers)
 
 
 # The names with a word before them.
@@ -177,8 +177,8 @@ def _incident(question: Question, reading: TypedReading) -> Taken | None:
     if name is not None:
         return Taken(f"{meant}: the open transaction of {quoted(name)} has this id now", of_known_id(question, name))
     published = question.origin.published()
-    named = [one for one in published.events if one.incident_id == reading.incident]
-    here = [one for one in named if one.cluster_id == question.origin.cluster_id]
+    named = [event for event in published.events if event.incident_id == reading.incident]
+    here = [event for event in named if event.cluster_id == question.origin.cluster_id]
     for event in here or named:  # one of this cluster at most
         return _published(question, event, meant)
     return None
@@ -188,11 +188,11 @@ def _open_data_of(question: Question, incident_id: str) -> TopicPartition | None
     """The partition whose open data has this id as its incident; a second hang of the same data has another one."""
     cluster_id = question.origin.cluster_id
     for at, reading in read_all(question)[0].items():
-        for one in reading.producers:
-            start = one.txn_start_offset
+        for producer in reading.producers:
+            start = producer.txn_start_offset
             if start is not None and reading.topic_id is not None:
-                found = span_incident_id(cluster_id, reading.topic_id, at.partition, one.producer_id, start)
-                if found == incident_id:
+                span_id = span_incident_id(cluster_id, reading.topic_id, at.partition, producer.producer_id, start)
+                if span_id == incident_id:
                     return at
     return None
 
@@ -203,7 +203,11 @@ _OF_EACH_FAMILY: Final = {RULE_OF[verdict].family: verdict for verdict in Verdic
 def _live_id_of(question: Question, incident_id: str) -> str | None:
     """The transactional id whose live transaction has this id as its incident."""
     admin = question.searcher.admin
-    live = [one.transactional_id for one in admin.list_transactions([]).transactions if one.state.is_live]
+    live = [
+        transaction.transactional_id
+        for transaction in admin.list_transactions([]).transactions
+        if transaction.state.is_live
+    ]
     for name, now in admin.describe_transactions(live).items():
         if isinstance(now, DescribedTransaction) and (family := family_of(now)) is not None:
             verdict = _OF_EACH_FAMILY[family]
@@ -276,18 +280,18 @@ def known_names(question: Question) -> KnownNames:
     listing = question.searcher.admin.list_transactions([])
     return KnownNames(
         {
-            **{one.transactional_id: str(TypedKind.ID) for one in listing.transactions},
+            **{transaction.transactional_id: str(TypedKind.ID) for transaction in listing.transactions},
             **dict.fromkeys(groups, str(TypedKind.GROUP)),
             **dict.fromkeys(shown_topics(question.cluster), str(TypedKind.TOPIC)),
         },
-        (*problems, *(str(one) for one in listing.problems if listing.has_ids)),
+        (*problems, *(str(problem) for problem in listing.problems if listing.has_ids)),
     )
 
 
 def near_text(question: Question, text: str, names: KnownNames) -> str:
     """The nearest names with the command for each, as a part of a sentence; empty if none is near."""
-    found = nearest(text, {**names.kinds, **_partitions_near(question, text)})
-    named = [f"{cut(name)} ({what}): `{_command(question, name, what)}`" for name, what in found]
+    near = nearest(text, {**names.kinds, **_partitions_near(question, text)})
+    named = [f"{cut(name)} ({what}): `{_command(question, name, what)}`" for name, what in near]
     return f"; near: {', '.join(named)}" if named else ""
 
 
@@ -295,11 +299,11 @@ def _partitions_near(question: Question, text: str) -> dict[str, str]:
     """The partitions of the topics that the beginning of a text is near to."""
     stem = text.rstrip("0123456789oOlI").rstrip("-_/:. ")
     topics = nearest(stem, dict.fromkeys(shown_topics(question.cluster), str(TypedKind.TOPIC))) if stem != text else []
-    known = question.cluster.known.topics
+    topics_by_name = question.cluster.known.topics
     return {
         str(TopicPartition(name, number)): str(TypedKind.PARTITION)
         for name, _ in topics
-        for number in sorted(known[name].partitions)
+        for number in sorted(topics_by_name[name].partitions)
     }
 
 
@@ -329,9 +333,9 @@ def not_found_incident(question: Question, text: str) -> str | None:
 
 def missing_partition_of(question: Question, text: str) -> TopicPartition | None:
     """The partition that a text names and that does not exist; one of a topic that exists comes first."""
-    named = [TopicPartition(one.topic, one.partition) for one in readings(text) if one.topic]
+    named = [TopicPartition(reading.topic, reading.partition) for reading in readings(text) if reading.topic]
     for topic, number in named:
-        found = _topic_of(question, topic)
-        if found is not None:
-            return TopicPartition(found, number)
+        existing = _topic_of(question, topic)
+        if existing is not None:
+            return TopicPartition(existing, number)
     return named[0] if named else None

@@ -24,10 +24,10 @@ NOT_ASKED: Final = "no cluster was asked whether a topic, consumer group or tran
 
 def of_word(origin: Origin, text: str, nothing: str = NOT_FOUND) -> Explanation | None:
     """Explains a target that has an error; None if it has none. `nothing` says that it is no name in the cluster."""
-    if len(text.split()) > 1 and (known := recognise(text, origin)) is not None and known.rows:
-        first = known.rows[0]
-        head = f"{cut(text)}: {known.what}; {nothing}."
-        said = tuple(row.what for row in known.rows[:_MOST_ROWS])
+    if len(text.split()) > 1 and (recognised := recognise(text, origin)) is not None and recognised.rows:
+        first = recognised.rows[0]
+        head = f"{cut(text)}: {recognised.what}; {nothing}."
+        said = tuple(row.what for row in recognised.rows[:_MOST_ROWS])
         return Explanation(text, ERROR_WORD, text=(head, *said), next=first.next)
     row = word_in(text)
     if row is None:

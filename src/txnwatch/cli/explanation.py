@@ -138,7 +138,7 @@ class Explanation:
 
     def lines(self) -> Iterable[str]:
         """The answer as lines of text."""
-        steps = lines(one for one in self.told if one.kind is StatementKind.NEXT)
+        steps = lines(statement for statement in self.told if statement.kind is StatementKind.NEXT)
         return (*self.text, *(steps or ([f"next: {self.next}"] if self.next is not None else [])))
 
 
@@ -240,7 +240,7 @@ def badness(state: str) -> int:
 
 def worst_first(spans: Iterable[SpanCandidate], search: Search) -> list[tuple[SpanCandidate, str]]:
     """Open spans with their states: what hangs, what is not proven, the verdicts, what is healthy; else as given."""
-    verdicts = {one.view.transactional_id: str(one.verdict) for one, _ in search.overdue}
+    verdicts = {transaction.view.transactional_id: str(transaction.verdict) for transaction, _ in search.overdue}
     states = {
         (span.partition, span.producer_id): state
         for span, state in (
@@ -249,8 +249,8 @@ def worst_first(spans: Iterable[SpanCandidate], search: Search) -> list[tuple[Sp
             *((span, str(Verdict.HANGING)) for span, _ in search.hanging),
         )
     }
-    known = [(span, states[span.partition, span.producer_id]) for span in spans]
-    return sorted(known, key=lambda one: badness(one[1]))
+    spans_and_states = [(span, states[span.partition, span.producer_id]) for span in spans]
+    return sorted(spans_and_states, key=lambda pair: badness(pair[1]))
 
 
 def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: int) -> Explanation:
@@ -295,8 +295,8 @@ def of_span(origin: Origin, span: SpanCandidate, search: Search, now_ms: Timesta
     )
 
 
-def _is_same(one: SpanCandidate, other: SpanCandidate) -> bool:
-    return (one.partition, one.producer_id) == (other.partition, other.producer_id)
+def _is_same(span: SpanCandidate, other: SpanCandidate) -> bool:
+    return (span.partition, span.producer_id) == (other.partition, other.producer_id)
 
 
 def _what(span: SpanCandidate) -> str:
@@ -310,10 +310,10 @@ _BEHIND_IT = (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, Stat
 def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
     event = span_event(origin, span, proof, None, now_ms)
     is_known = event.outcome_doubt is OutcomeDoubt.ONGOING_MOVED
-    found = tell_found(origin, event)
-    rehearsed = rehearse_end(origin, event, proof.description, found.published_outcome)
+    telling = tell_found(origin, event)
+    rehearsed = rehearse_end(origin, event, proof.description, telling.published_outcome)
     step = abort_marker(origin, span.start.place) if is_known else rehearsed
-    told = once_looked(found.told, step)
+    told = once_looked(telling.told, step)
     (holds,) = sentences(told, StatementKind.HOLDS).values()
     at = written(span, proof)
     is_unknown = event.expected_outcome is ExpectedOutcome.UNKNOWN
@@ -327,8 +327,8 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         ends_by_itself=_NO,
         transaction_state=str(event.transaction_state) if event.transaction_state is not None else None,
         expected_outcome=str(event.expected_outcome),
-        published_outcome=found.published_outcome,
-        published_by=found.published_by,
+        published_outcome=telling.published_outcome,
+        published_by=telling.published_by,
         partitions=event.evidence.coordinator_partitions,
         next=first_command(told),
         text=(
@@ -441,7 +441,7 @@ def _others(
 
 def of_id(
     origin: Origin,
-    known: DescribedWithLog,
+    logged: DescribedWithLog,
     readings: Iterable[PartitionReading],
     now_ms: TimestampMs,
     search: Search,
@@ -455,13 +455,13 @@ def of_id(
     open data. `search` has what was proven about its live transaction (Searcher.judge). `past` has the ends of its
     transactions that the log still shows. `has_strays` is whether it has open data that no transaction owns.
     """
-    described, read = known.described, list(readings)
+    described, read = logged.described, list(readings)
     if described.is_live:
-        return _live_id(origin, known, read, now_ms, search)
+        return _live_id(origin, logged, read, now_ms, search)
     name, state = described.transactional_id, described.state
     data = open_data(described.producer_id, read)
-    ended_ms = known.last.timestamp_ms if known.last is not None else None
-    text = [f"{cut(name)}: {state}. {_did(described, ended_ms, past)}", _producer(known)]
+    ended_ms = logged.last.timestamp_ms if logged.last is not None else None
+    text = [f"{cut(name)}: {state}. {_did(described, ended_ms, past)}", _producer(logged)]
     if data.open:
         text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
     if data.unread:
@@ -511,35 +511,38 @@ def end_text(end: PastEnd) -> str:
 
 def _live_id(
     origin: Origin,
-    known: DescribedWithLog,
+    logged: DescribedWithLog,
     readings: list[PartitionReading],
     now_ms: TimestampMs,
     search: Search,
 ) -> Explanation:
-    described = known.described
+    described = logged.described
     end, told = _verdict_on(origin, described, search, now_ms)
-    told = (*(one for one in told if one.kind is not StatementKind.NEXT), *_sooner(origin, known, end))
+    told = (
+        *(statement for statement in told if statement.kind is not StatementKind.NEXT),
+        *_sooner(origin, logged, end),
+    )
     since_ms, how_it_ends = described.start_ms, end.text
     if described.state.is_prepare:
-        since_ms = known.last.timestamp_ms if known.last is not None else since_ms
+        since_ms = logged.last.timestamp_ms if logged.last is not None else since_ms
         how_it_ends = _waits(described, readings)
     holds = open_data(described.producer_id, readings).open
     text = (
         f"{cut(described.transactional_id)}: {described.state}{since(since_ms, now_ms)}.",
-        _producer(known),
+        _producer(logged),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
         how_it_ends,
     )
     return replace(_of_live(described.transactional_id, described, end, told, text), since_ms=since_ms)
 
 
-def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Iterator[Told]:
+def _sooner(origin: Origin, logged: DescribedWithLog, end: Ending) -> Iterator[Told]:
     """What ends a transaction before it ends by itself, and what that costs; a command unless its client prepared it.
 
     A fence would abort a prepared two-phase transaction, which its client may want to commit.
     """
-    described = known.described
-    door, identity = last_door(known.log, described.coordinator), identity_of(described)
+    described = logged.described
+    door, identity = last_door(logged.log, described.coordinator), identity_of(described)
     if is_two_phase(described):
         yield Told(StatementKind.NEXT, SOONER_OF_TWO_PHASE)
     elif described.state.is_prepare:
@@ -570,11 +573,11 @@ def _waits(described: DescribedTransaction, readings: list[PartitionReading]) ->
     return text
 
 
-def _producer(known: DescribedWithLog) -> str:
-    described = known.described
+def _producer(logged: DescribedWithLog) -> str:
+    described = logged.described
     timeout = "none" if described.timeout_ms == TWO_PHASE_TIMEOUT_MS else duration(described.timeout_ms)
     producer = f"Producer id {described.producer_id}, {epoch_text(described.producer_epoch)}"
-    coordinator = f"Its coordinator is broker {described.coordinator}, the leader of {log_named(known.log)}."
+    coordinator = f"Its coordinator is broker {described.coordinator}, the leader of {log_named(logged.log)}."
     return f"{producer}, timeout {timeout}. {coordinator}"
 
 

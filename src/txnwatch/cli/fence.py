@@ -153,21 +153,23 @@ def run(parsed: argparse.Namespace) -> int:
     with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
         cluster.refresh()
         fence = Fence(cluster, parsed.id or parsed.transactional_id, data)
-        found = fence.look()
-        if isinstance(found, UnknownTransactionalId):
-            ended: FenceResult | None = FenceResult("fenced_before", CLEAN, f"{fence.why_not(found)}: nothing was sent")
+        description = fence.look()
+        if isinstance(description, UnknownTransactionalId):
+            ended: FenceResult | None = FenceResult(
+                "fenced_before", CLEAN, f"{fence.why_not(description)}: nothing was sent"
+            )
             of_it = "unknown", parsed.producer_id, parsed.producer_epoch
         else:
-            effect = fence.effect(found)
-            ended = _without_a_fence(parsed, fence, found, effect)
-            of_it = str(found.state), found.producer_id, found.producer_epoch
+            effect = fence.effect(description)
+            ended = _without_a_fence(parsed, fence, description, effect)
+            of_it = str(description.state), description.producer_id, description.producer_epoch
             if ended is None:
                 with publishing(parsed, cluster, options, events, "fence") as topic:
-                    last = fence.tell_and_carry_out(found, origin_of(cluster, parsed), topic)
+                    last = fence.tell_and_carry_out(description, origin_of(cluster, parsed), topic)
                 why = f"{last.why}: {effect}" if last.step is FenceStep.DONE else last.why
                 ended = FenceResult(*_RESULTS[last.step], why)
         assert ended is not None
-        row = FencedRow(found.transactional_id, found.coordinator, *of_it, ended.result, ended.detail)
+        row = FencedRow(description.transactional_id, description.coordinator, *of_it, ended.result, ended.detail)
         write(CommandAnswer("fence", cluster.known.cluster_id, FencedRow, [row]), parsed.format, is_wide=parsed.wide)
     return ended.code
 
@@ -181,24 +183,24 @@ class FenceResult(NamedTuple):
 
 
 def _without_a_fence(
-    parsed: argparse.Namespace, fence: Fence, found: DescribedTransaction, effect: str
+    parsed: argparse.Namespace, fence: Fence, described: DescribedTransaction, effect: str
 ) -> FenceResult | None:
     """How the command ends without a request; None if InitProducerId is sent."""
-    before = identity_of(found)
+    before = identity_of(described)
     assert before is not None  # see Fence.look
-    if is_fenced(found, parsed.producer_id, parsed.producer_epoch):
+    if is_fenced(described, parsed.producer_id, parsed.producer_epoch):
         return FenceResult("fenced_before", CLEAN, f"it has {before} already: nothing was sent")
-    if not is_as_named(found, parsed.producer_epoch):
+    if not is_as_named(described, parsed.producer_epoch):
         expected = f"expected epoch {parsed.producer_epoch} or a higher one, found {before}"
         return FenceResult("refused", REFUSED, f"{expected}: nothing was sent")
-    useless = fence.useless(found)
+    useless = fence.useless(described)
     if useless is not None:
         return useless
     if parsed.dry_run:
         return FenceResult("dry_run", CLEAN, f"would send InitProducerId: {effect}")
-    if not parsed.yes and not confirmed(what_it_ends(found, before, effect), "Fence it?"):
+    if not parsed.yes and not confirmed(what_it_ends(described, before, effect), "Fence it?"):
         return FenceResult("refused", REFUSED, "not confirmed: nothing was sent")
-    return fence.useless(found)  # the operator may have waited
+    return fence.useless(described)  # the operator may have waited
 
 
 class Fence:
@@ -217,34 +219,34 @@ class Fence:
             BrokerError: its coordinator does not describe it.
             TxnwatchError: there is nothing to fence.
         """
-        found = self._described()
-        why = self.why_not(found)
-        if isinstance(found, UnknownTransactionalId) and self._data is not None:
-            return found
+        description = self._described()
+        why = self.why_not(description)
+        if isinstance(description, UnknownTransactionalId) and self._data is not None:
+            return description
         if why is not None:
-            if isinstance(found, NotDescribed):
+            if isinstance(description, NotDescribed):
                 blocked = because_of(log_blocked(self._cluster, self._id))
                 raise BrokerError(f"transactional id {quoted(self._id)}: {why}{blocked}")
             raise TxnwatchError(f"transactional id {quoted(self._id)}: {why}")
-        assert isinstance(found, DescribedTransaction)
-        return found
+        assert isinstance(description, DescribedTransaction)
+        return description
 
-    def why_not(self, found: TransactionDescription) -> str | None:
+    def why_not(self, description: TransactionDescription) -> str | None:
         """Why the id cannot be fenced at all; None if it can be."""
-        if isinstance(found, UnknownTransactionalId):
+        if isinstance(description, UnknownTransactionalId):
             records, _ = read_records_anywhere(self._cluster, self._id)
             moved = moved_of(self._cluster, self._id, records)
             if moved is not None:
                 return fence_text(moved)
-        return why_not(found)
+        return why_not(description)
 
-    def effect(self, found: DescribedTransaction) -> str:
+    def effect(self, described: DescribedTransaction) -> str:
         """What the fence does to the id and to its application, and what to know before."""
-        longest = longest_timeout(self._cluster, found.coordinator)
-        said = effect_of(found, longest, lambda advice: advice_text(self._cluster, advice, found))
-        return f"{said}{because_of(blocked_of(self._cluster, found.partitions))}".removesuffix(".")
+        longest = longest_timeout(self._cluster, described.coordinator)
+        said = effect_of(described, longest, lambda advice: advice_text(self._cluster, advice, described))
+        return f"{said}{because_of(blocked_of(self._cluster, described.partitions))}".removesuffix(".")
 
-    def useless(self, found: DescribedTransaction) -> FenceResult | None:
+    def useless(self, described: DescribedTransaction) -> FenceResult | None:
         """How the command ends if nothing is worth sending; None if InitProducerId may be sent.
 
         Raises:
@@ -253,7 +255,7 @@ class Fence:
         if self._is_unneeded():
             detail = "the transaction that hung has ended: no fence is needed, and nothing was sent"
             return FenceResult("refused", REFUSED, detail)
-        waits_for = found.partitions if found.is_ending else ()  # a fence waits for their markers
+        waits_for = described.partitions if described.is_ending else ()  # a fence waits for their markers
         blocked = [*log_blocked(self._cluster, self._id), *blocked_of(self._cluster, waits_for)]
         return FenceResult("refused", REFUSED, f"nothing was sent{because_of(blocked)}") if blocked else None
 
@@ -278,8 +280,10 @@ class Fence:
         assert identity is not None
         begun = fencing(operator_name(), wall_clock_ms(), identity)
         told = [
-            updated(replace(one, action=begun), begun.at_ms)
-            for one in topic.open_incidents(lambda known: is_about(known, origin.cluster_id, self._id, identity))
+            updated(replace(event, action=begun), begun.at_ms)
+            for event in topic.open_incidents(
+                lambda incident: is_about(incident, origin.cluster_id, self._id, identity)
+            )
         ]
         for event in told:
             topic.publish(event)
@@ -337,19 +341,19 @@ def _is_final(problem: Problem) -> bool:
     return problem.code is not None and problem.code != ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def effect_of(found: DescribedTransaction, longest: DurationMs | Problem, advise: Callable[[Advice], str]) -> str:
+def effect_of(described: DescribedTransaction, longest: DurationMs | Problem, advise: Callable[[Advice], str]) -> str:
     """What a fence does, and what to know before; `longest` is the maximum of timeouts, `advise` has the text."""
-    said = [consequence(found), timeout_means(found, longest)]
-    if found.state is TransactionState.ONGOING:
-        topics = frozenset(partition.topic for partition in found.partitions)
-        advice = advice_about(taken_apart(Subject(found.transactional_id, topics=topics)))
-        said += [MAY_BE_PREPARED if is_two_phase(found) else None, advise(advice) if advice is not None else None]
+    said = [consequence(described), timeout_means(described, longest)]
+    if described.state is TransactionState.ONGOING:
+        topics = frozenset(partition.topic for partition in described.partitions)
+        advice = advice_about(taken_apart(Subject(described.transactional_id, topics=topics)))
+        said += [MAY_BE_PREPARED if is_two_phase(described) else None, advise(advice) if advice is not None else None]
     return ". ".join(part.removesuffix(".") for part in said if part is not None)
 
 
-def what_it_ends(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> Iterator[str]:
+def what_it_ends(described: DescribedTransaction, before: ProducerIdentity, effect: str) -> Iterator[str]:
     """The lines that are shown before the question."""
-    yield f"transactional id {cut(found.transactional_id)}: {found.state}, {before}"
+    yield f"transactional id {cut(described.transactional_id)}: {described.state}, {before}"
     yield f"fence: {effect}."
 
 

@@ -172,7 +172,9 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     selection = _selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
     partitions = [
-        one for one in selection if parsed.topic is not None or not is_foreign(one.topic, parsed.foreign_topics)
+        partition
+        for partition in selection
+        if parsed.topic is not None or not is_foreign(partition.topic, parsed.foreign_topics)
     ]
     origin = origin_of(cluster, parsed)
     age = AgeFilter(parsed.max_transaction_timeout)
@@ -180,25 +182,28 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         searcher = searcher_of(cluster, policy, parsed.foreign_topics, progress)
         if parsed.topic is None:
             searcher.hidden = partial(hidden_of, cluster, foreign_topics=parsed.foreign_topics)
-        found = searcher.search(partitions, age.is_wanted)
+        search = searcher.search(partitions, age.is_wanted)
     where = scope(parsed.topic, parsed.partition, parsed.broker_id)
-    findings, elsewhere = _findings(origin, found, set(partitions) if where else None)
-    groups = groups_of(ClusterGroups(cluster), (hold for one in findings for hold in one.holds), wall_clock_ms())
-    known = [(one, hurt_by(one.holds, groups)) for one in findings]
+    findings, elsewhere = _findings(origin, search, set(partitions) if where else None)
+    groups = groups_of(
+        ClusterGroups(cluster), (hold for finding in findings for hold in finding.holds), wall_clock_ms()
+    )
+    with_hurt = [(finding, hurt_by(finding.holds, groups)) for finding in findings]
     left_out = (*age.left_out(), *_elsewhere(elsewhere, where), *_foreign(len(selection) - len(partitions)))
     return CommandAnswer(
         command="find-hanging",
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
         rows=[
-            found_row(origin, named(hurt.added_to(one.event), origin.owners), hurt, one.written) for one, hurt in known
+            found_row(origin, named(hurt.added_to(finding.event), origin.owners), hurt, finding.written)
+            for finding, hurt in with_hurt
         ],
-        not_checked=tuple(NotChecked(what, why) for what, why in found.not_checked.items()),
+        not_checked=tuple(NotChecked(what, why) for what, why in search.not_checked.items()),
         left_out=left_out,
-        summary=summary(found, len(findings), where, is_all_judged=not age.younger),
+        summary=summary(search, len(findings), where, is_all_judged=not age.younger),
         found=bool(findings),
         notes=(
-            *(() if found.has_ids else (NEVER_USED_NOTE,)),
+            *(() if search.has_ids else (NEVER_USED_NOTE,)),
             *impossible_stamps(findings),
             *(f"not all groups are known: {problem}" for problem in groups.problems),
         ),
@@ -269,38 +274,38 @@ def _selected(
     topics = cluster.known.topics
     if topic is not None and topic not in topics:
         raise BrokerError(f"topic {topic}: {why_not_shown(cluster, topic)}")
-    found = [
+    selected = [
         TopicPartition(name, number)
         for name, info in sorted(topics.items())
         if name == topic or (topic is None and name != TRANSACTION_STATE_TOPIC)
         for number, at in sorted(info.partitions.items())
         if partition in (None, number) and broker in (None, at.leader)
     ]
-    if not found and partition is not None:
+    if not selected and partition is not None:
         raise BrokerError(f"topic {topic} has no partition {partition}: it has {len(topics[str(topic)].partitions)}")
     if broker is not None and broker not in cluster.known.brokers:
         raise BrokerError(f"broker {broker}: not among the cluster's brokers {sorted(cluster.known.brokers)}")
-    return found
+    return selected
 
 
-def _findings(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[_Found], int]:
+def _findings(origin: Origin, search: Search, wanted: set[TopicPartition] | None) -> tuple[list[_Found], int]:
     """The findings on the wanted partitions, and the number of transactions that are on none of them."""
     now_ms = wall_clock_ms()
-    spans = sorted(found.hanging, key=lambda one: (one[0].partition, one[0].producer_id))
+    spans = sorted(search.hanging, key=lambda pair: (pair[0].partition, pair[0].producer_id))
     findings = [
         _Found(
             span_event(origin, span, proof, None, now_ms),
-            [Hold(span.start, found.readings[span.partition])],
+            [Hold(span.start, search.readings[span.partition])],
             written(span, proof),
         )
         for span, proof in spans
     ]
     elsewhere = 0
-    for transaction, confirmed in found.overdue:
+    for transaction, confirmed in search.overdue:
         assert confirmed.description is not None
         held = confirmed.description.partitions
         if wanted is None or wanted & held:
-            read = [found.readings[one] for one in sorted(held) if one in found.readings]
+            read = [search.readings[partition] for partition in sorted(held) if partition in search.readings]
             event = transaction_event(origin, transaction, confirmed, now_ms)
             findings.append(_Found(event, holds_of(transaction.producer_id, read)))
         else:
@@ -313,7 +318,7 @@ _NAMED = 5
 
 def impossible_stamps(findings: Iterable[_Found]) -> Iterator[str]:
     """The findings whose timestamps cannot be when they were written."""
-    wrong = [one.event for one in findings if one.written is not None and one.written.is_impossible]
+    wrong = [finding.event for finding in findings if finding.written is not None and finding.written.is_impossible]
     where = [f"{event.topic}-{event.partition}" for event in wrong]
     if where:
         yield (
@@ -343,20 +348,20 @@ def found_row(origin: Origin, event: IncidentEvent, hurt: Hurt, written_at: Writ
     )
 
 
-def summary(found: Search, events: int, where: str, *, is_all_judged: bool) -> str:
+def summary(search: Search, events: int, where: str, *, is_all_judged: bool) -> str:
     """The last line of the text output: an all-clear covers only what was checked."""
     at = f" on {where}" if where else ""
     if events:
-        finding = f"{len(found.hanging)} hanging, {events - len(found.hanging)} late, long running or stuck{at}"
-    elif found.not_checked:
+        finding = f"{len(search.hanging)} hanging, {events - len(search.hanging)} late, long running or stuck{at}"
+    elif search.not_checked:
         finding = f"nothing found{at}, but not everything was checked"
     elif not is_all_judged:
         finding = f"nothing found{at} that is older than --max-transaction-timeout"
     else:
         finding = f"nothing hangs, nothing is late or stuck{at}"
-    checked = sum(reading.problem is None for reading in found.readings.values())
-    parts = f", {len(found.not_checked)} not checked" if found.not_checked else ""
-    spans = f"{len(found.covered)} {_counted(len(found.covered), 'open span')} held by live transactions"
+    checked = sum(reading.problem is None for reading in search.readings.values())
+    parts = f", {len(search.not_checked)} not checked" if search.not_checked else ""
+    spans = f"{len(search.covered)} {_counted(len(search.covered), 'open span')} held by live transactions"
     return f"{finding}: {checked} {_counted(checked, 'partition')} checked{parts}, {spans}"
 
 

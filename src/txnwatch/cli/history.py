@@ -41,7 +41,9 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 
 _FORMATS: Final = ("text", "json", "csv", "markdown")
 _TOP: Final = 10
-Counts = Annotated[tuple[tuple[str, int], ...], FieldStyle(lambda found: ", ".join(f"{n} {name}" for name, n in found))]
+Counts = Annotated[
+    tuple[tuple[str, int], ...], FieldStyle(lambda counts: ", ".join(f"{n} {name}" for name, n in counts))
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +114,15 @@ def run(parsed: argparse.Namespace) -> int:
     history = IncidentHistory(parsed.owners)
     for record in read_events_topic(parsed):
         history.take(record)
-    found = summary_of(history, PastWindow(parsed.since, wall_clock_ms()))
-    facets = [Facet(one) for one in parsed.by or Facet]
-    answer = answer_of(found, facets, parsed.top, parsed.events_topic)
+    summary = summary_of(history, PastWindow(parsed.since, wall_clock_ms()))
+    facets = [Facet(facet) for facet in parsed.by or Facet]
+    answer = answer_of(summary, facets, parsed.top, parsed.events_topic)
     if parsed.format in {"text", "json"}:
         write(answer, parsed.format, is_wide=parsed.wide)
     else:
-        title = _title(found, parsed.events_topic)
+        title = _title(summary, parsed.events_topic)
         is_csv, by = parsed.format == "csv", facets[0] if parsed.by else None
-        text = as_csv(found, by) if is_csv else as_markdown(found, title, facets)
+        text = as_csv(summary, by) if is_csv else as_markdown(summary, title, facets)
         with delivering():
             print(text, end="", flush=True)
     for missing in answer.not_checked if parsed.format == "csv" else ():
@@ -128,28 +130,28 @@ def run(parsed: argparse.Namespace) -> int:
     return answer.exit_code(fail_on_found=False)
 
 
-def _title(found: PastSummary, topic: str) -> str:
-    clusters = sorted({one.subject.cluster_id for one in found.incidents})
+def _title(summary: PastSummary, topic: str) -> str:
+    clusters = sorted({incident.subject.cluster_id for incident in summary.incidents})
     return " ".join(clusters[:3]) or topic
 
 
-def answer_of(found: PastSummary, facets: Sequence[Facet], top: int, topic: str) -> CommandAnswer:
+def answer_of(summary: PastSummary, facets: Sequence[Facet], top: int, topic: str) -> CommandAnswer:
     """The answer: a row for each of the most frequent groups, and in JSON each incident."""
-    groups = {by: found.groups(by) for by in facets}
+    groups = {by: summary.groups(by) for by in facets}
     return CommandAnswer(
         command="history",
-        cluster_id=_title(found, "") if found.incidents else "",
+        cluster_id=_title(summary, "") if summary.incidents else "",
         row_type=HistoryRow,
-        rows=[_row(one) for by, all_of in groups.items() for one in _shown(by, all_of, top)],
-        not_checked=tuple(_not_checked(found, topic)),
+        rows=[_row(group) for by, all_of in groups.items() for group in _shown(by, all_of, top)],
+        not_checked=tuple(_not_checked(summary, topic)),
         left_out=tuple(
             LeftOut(len(all_of) - top, f"more by {by}", f"--top {top}")
             for by, all_of in groups.items()
             if by is not Facet.DAY and len(all_of) > top
         ),
-        notes=tuple(remarks(found)),
-        summary=headline_of(found),
-        also={"incidents": [incident_json(one, found) for one in found.incidents]},
+        notes=tuple(remarks(summary)),
+        summary=headline_of(summary),
+        also={"incidents": [incident_json(incident, summary) for incident in summary.incidents]},
     )
 
 
@@ -161,24 +163,24 @@ def _row(group: PastGroup) -> HistoryRow:
     return HistoryRow(**{**group._asdict(), "by": str(group.by)})
 
 
-def _not_checked(found: PastSummary, topic: str) -> list[NotChecked]:
-    missing = [NotChecked(f"{number} records of {topic}", str(why)) for why, number in found.skipped.items()]
-    if not found.is_complete:
+def _not_checked(summary: PastSummary, topic: str) -> list[NotChecked]:
+    missing = [NotChecked(f"{number} records of {topic}", str(why)) for why, number in summary.skipped.items()]
+    if not summary.is_complete:
         missing.append(NotChecked("incidents", "there are too many: some that ended first are left out"))
     return missing
 
 
-def incident_json(one: PastIncident, found: PastSummary) -> dict[str, Any]:
+def incident_json(incident: PastIncident, summary: PastSummary) -> dict[str, Any]:
     """An incident as JSON; times are epoch milliseconds."""
-    kind, about = one.kind, one.subject
+    kind, about = incident.kind, incident.subject
     return {
-        "incident_id": one.incident_id,
+        "incident_id": incident.incident_id,
         "cluster_id": about.cluster_id,
         "verdict": kind.verdict,
         "severity": kind.severity,
-        "since_ms": one.since_ms,
-        "ended_ms": one.ended_ms,
-        "opened_before": one.since_ms < found.window.from_ms,
+        "since_ms": incident.since_ms,
+        "ended_ms": incident.ended_ms,
+        "opened_before": incident.since_ms < summary.window.from_ms,
         "how": kind.how,
         "by": kind.by,
         "owner": about.owner,

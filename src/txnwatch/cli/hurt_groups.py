@@ -47,7 +47,7 @@ class GroupsAround:
     @property
     def workers(self) -> tuple[str, ...]:
         """The groups of Connect's workers whose internal topics these are."""
-        return tuple(one.group_id for one in self.connect.values() if one.group_id is not None)
+        return tuple(use.group_id for use in self.connect.values() if use.group_id is not None)
 
     def waiting_for(self, span: SpanStart) -> tuple[WaitingGroup, ...]:
         """The groups whose offsets are pending in one open transaction."""
@@ -83,12 +83,12 @@ def holds_of(producer_id: ProducerId, readings: Iterable[PartitionReading]) -> l
 
 def groups_of(groups: ConsumerGroups, holds: Iterable[Hold], now_ms: TimestampMs) -> GroupsAround:
     """The groups on the partitions of some open data; nothing is read if there is none."""
-    known = list(holds)
-    if not known:
+    all_holds = list(holds)
+    if not all_holds:
         return GroupsAround()
-    waiting = groups.waiting(hold.start for hold in known)
-    by_partition = {hold.reading.partition: hold.reading for hold in known}
-    ordered = sorted(by_partition.values(), key=lambda one: (-(hidden_records(one) or 0), one.partition))
+    waiting = groups.waiting(hold.start for hold in all_holds)
+    by_partition = {hold.reading.partition: hold.reading for hold in all_holds}
+    ordered = sorted(by_partition.values(), key=lambda reading: (-(hidden_records(reading) or 0), reading.partition))
     asked, left = ordered[:MOST_PARTITIONS], ordered[MOST_PARTITIONS:]
     answer = groups.committed_offsets([reading.partition for reading in asked])
     affected: dict[TopicPartition, tuple[AffectedGroup, ...]] = {}
@@ -122,22 +122,22 @@ class Hurt(NamedTuple):
     @property
     def affected_names(self) -> tuple[str, ...]:
         """The names of the groups that stop, each once."""
-        return tuple(dict.fromkeys(one.group_id for groups in self.affected.values() for one in groups))
+        return tuple(dict.fromkeys(group.group_id for groups in self.affected.values() for group in groups))
 
     @property
     def waiting_names(self) -> tuple[str, ...]:
         """The names of the groups that wait, each once."""
-        return tuple(dict.fromkeys(one.group_id for one in self.waiting))
+        return tuple(dict.fromkeys(group.group_id for group in self.waiting))
 
 
 def hurt_by(holds: Iterable[Hold], groups: GroupsAround) -> Hurt:
     """Who is hurt by some open data; data behind that of another transaction stops nobody yet."""
-    known = list(holds)
+    all_holds = list(holds)
     affected = {
-        hold.reading.partition: found
-        for hold in known
-        if hold.is_first and (found := groups.affected.get(hold.reading.partition))
+        hold.reading.partition: stopped
+        for hold in all_holds
+        if hold.is_first and (stopped := groups.affected.get(hold.reading.partition))
     }
-    uses = [use for hold in known if (use := groups.connect.get(hold.reading.partition.topic)) is not None]
-    connect = min(uses, key=lambda one: (one.setting is ConnectSetting.STATUS, one.topic), default=None)
-    return Hurt(affected, tuple(group for hold in known for group in groups.waiting_for(hold.start)), connect)
+    uses = [use for hold in all_holds if (use := groups.connect.get(hold.reading.partition.topic)) is not None]
+    connect = min(uses, key=lambda use: (use.setting is ConnectSetting.STATUS, use.topic), default=None)
+    return Hurt(affected, tuple(group for hold in all_holds for group in groups.waiting_for(hold.start)), connect)

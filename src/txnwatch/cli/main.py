@@ -77,7 +77,9 @@ def needed_for(given: Sequence[str]) -> Sequence[str]:
 
 def added_commands() -> dict[str, EntryPoint]:
     """The commands of other distributions, by name."""
-    return {found.name: found for found in entry_points(group=GROUP) if found.name not in COMMANDS}
+    return {
+        entry_point.name: entry_point for entry_point in entry_points(group=GROUP) if entry_point.name not in COMMANDS
+    }
 
 
 def module_of(command: str) -> Any:  # noqa: ANN401 - a module with `add_parser`

@@ -50,7 +50,7 @@ class OpenAnywhere:
     @property
     def read(self) -> int:
         """How many partitions were read."""
-        return sum(one.problem is None for one in self.readings.values())
+        return sum(reading.problem is None for reading in self.readings.values())
 
     @property
     def unread(self) -> int:
@@ -59,7 +59,7 @@ class OpenAnywhere:
 
     def of(self, partitions: Collection[TopicPartition]) -> list[PartitionReading]:
         """The readings of some partitions, and of those where one of the producer ids has open data."""
-        return [one for at, one in self.readings.items() if at in partitions or at in self.found.readings]
+        return [reading for at, reading in self.readings.items() if at in partitions or at in self.found.readings]
 
     @property
     def nothing(self) -> str:
@@ -83,12 +83,14 @@ class OpenAnywhere:
 def open_anywhere(question: Question, producer_ids: Collection[ProducerId]) -> OpenAnywhere:
     """Reads all partitions that this user sees, and proves what is open under the producer ids."""
     readings, left = read_all(question)
-    read = [one for one in readings.values() if one.problem is None]
-    holding = [at.partition for at in read if any(at.open_transaction(one) is not None for one in producer_ids)]
-    found = _proven(question, holding, producer_ids)
-    hanging = blocking_order(span for span, _ in found.hanging)
-    unproven = blocking_order(span for span, _ in found.unproven)
-    return OpenAnywhere((*hanging, *unproven), found, readings, left)
+    read = [reading for reading in readings.values() if reading.problem is None]
+    holding = [
+        at.partition for at in read if any(at.open_transaction(producer_id) is not None for producer_id in producer_ids)
+    ]
+    search = _proven(question, holding, producer_ids)
+    hanging = blocking_order(span for span, _ in search.hanging)
+    unproven = blocking_order(span for span, _ in search.unproven)
+    return OpenAnywhere((*hanging, *unproven), search, readings, left)
 
 
 def read_all(question: Question) -> tuple[dict[TopicPartition, PartitionReading], int]:
@@ -105,9 +107,9 @@ def read_all(question: Question) -> tuple[dict[TopicPartition, PartitionReading]
 def _note_unread(question: Question, readings: Iterable[PartitionReading], left: int) -> None:
     """What was not read, as one entry for each reason."""
     unread: dict[str, list[str]] = {}
-    for one in readings:
-        if one.problem is not None:
-            unread.setdefault(str(one.problem), []).append(str(one.partition))
+    for reading in readings:
+        if reading.problem is not None:
+            unread.setdefault(str(reading.problem), []).append(str(reading.partition))
     question.missing.update({some(names, _NAMED): why for why, names in unread.items()})
     if left:
         question.missing[f"{left} more partitions"] = (
@@ -128,9 +130,9 @@ def data_partitions(cluster: Cluster, foreign_topics: str | None) -> list[TopicP
 def _proven(question: Question, holding: list[TopicPartition], producer_ids: Collection[ProducerId]) -> Search:
     if not holding:
         return Search(policy=question.searcher.policy)
-    found = question.searcher.search(holding, lambda span: span.producer_id in producer_ids)
-    question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
-    return found
+    search = question.searcher.search(holding, lambda span: span.producer_id in producer_ids)
+    question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in search.unproven})
+    return search
 
 
 def with_strays(question: Question, explained: Explanation, anywhere: OpenAnywhere) -> Explanation:
@@ -145,7 +147,9 @@ def with_strays(question: Question, explained: Explanation, anywhere: OpenAnywhe
         state = "unproven" if anywhere.unread and is_quiet else explained.state
         return replace(explained, state=state, text=(*explained.text, *lines))
     first, *others = anywhere.strays
-    others_named = also_lines(question, [Obstacle(*one, anywhere.found) for one in worst_first(others, anywhere.found)])
+    others_named = also_lines(
+        question, [Obstacle(*stray, anywhere.found) for stray in worst_first(others, anywhere.found)]
+    )
     why = of_span(question.origin, first, anywhere.found, wall_clock_ms())
     text = (*explained.text, *why.text, *others_named)
     name = explained.transactional_id or why.transactional_id

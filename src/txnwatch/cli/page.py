@@ -107,12 +107,12 @@ class AskedClusters:
         self._parsed = parsed
         self._hosts = OwnHosts(parsed.http_names)
         self._all = [self._asked(plan) for plan in _plans(parsed, parsed.owners)]
-        self.site = ClustersSite([one.site for one in self._all], wall_clock_ms, self._hosts)
+        self.site = ClustersSite([asked.site for asked in self._all], wall_clock_ms, self._hosts)
 
     @property
     def names(self) -> str:
         """The names of the clusters, in order."""
-        return ", ".join(one.plan.entry.name for one in self._all)
+        return ", ".join(asked.plan.entry.name for asked in self._all)
 
     def _asked(self, plan: _Plan) -> _Asked:
         source, store = _source(plan.entry, plan.owners), PageStore(seen=KnownNow())
@@ -123,13 +123,13 @@ class AskedClusters:
 
     def start(self) -> None:
         """Starts the threads."""
-        for one in self._all:
-            one.asker.start()
+        for asked in self._all:
+            asked.asker.start()
 
     def stop(self) -> None:
         """Stops the threads."""
-        for one in self._all:
-            one.asker.stop()
+        for asked in self._all:
+            asked.asker.stop()
 
     def reload(self, server: WebServer) -> None:
         """Reads the files again, and asks the watchers that they name now. If anything is invalid, nothing changes."""
@@ -137,29 +137,29 @@ class AskedClusters:
         try:
             web = read_web_config(self._parsed.http_web_config_file)
             plans = _plans(self._parsed, read_owners(self._parsed.owners_file))
-            known = [(plan, next((one for one in before if one.plan == plan), None)) for plan in plans]
-            self._all = [one if one is not None else self._asked(plan) for plan, one in known]
+            asked_before = [(plan, next((asked for asked in before if asked.plan == plan), None)) for plan in plans]
+            self._all = [asked if asked is not None else self._asked(plan) for plan, asked in asked_before]
         except (TxnwatchError, OSError) as exc:
             LOG.warning(f"SIGHUP: nothing is reloaded: {exc}")
             return
         server.protect(web)
         new, gone = _without(self._all, before), _without(before, self._all)
-        self.site.replace([one.site for one in self._all])
-        for one in gone:
-            one.asker.stop()
-        for one in new:
-            one.asker.start()
+        self.site.replace([asked.site for asked in self._all])
+        for asked in gone:
+            asked.asker.stop()
+        for asked in new:
+            asked.asker.start()
         changed = f"new or changed: {_names(new)}; no longer as before: {_names(gone)}"
         LOG.info(f"SIGHUP: asking the watchers of {self.names}; {changed}")
 
 
-def _without(found: Sequence[_Asked], others: Sequence[_Asked]) -> list[_Asked]:
-    known = set(map(id, others))
-    return [one for one in found if id(one) not in known]
+def _without(clusters: Sequence[_Asked], others: Sequence[_Asked]) -> list[_Asked]:
+    other_ids = set(map(id, others))
+    return [asked for asked in clusters if id(asked) not in other_ids]
 
 
-def _names(found: Sequence[_Asked]) -> str:
-    return ", ".join(one.plan.entry.name for one in found) or "none"
+def _names(clusters: Sequence[_Asked]) -> str:
+    return ", ".join(asked.plan.entry.name for asked in clusters) or "none"
 
 
 def _plans(parsed: argparse.Namespace, owners: OwnerTable) -> list[_Plan]:
@@ -192,12 +192,14 @@ def _entries(parsed: argparse.Namespace) -> Sequence[ClusterEntry]:
         return read_clusters(parsed.clusters_file)
     if not parsed.watcher:
         raise ConfigError("page: expected --clusters-file or --watcher, found neither")
-    found = clusters_of(parsed.watcher, {name: getattr(parsed, name) for name in SHARED})
+    entries = clusters_of(parsed.watcher, {name: getattr(parsed, name) for name in SHARED})
     given = [name for name in SHARED if name in parsed.given]
-    if given and len(found) > 1:
+    if given and len(entries) > 1:
         flag = given[0].replace("_", "-")
-        raise ConfigError(f"--{flag}: expected one cluster, found {len(found)}: --clusters-file has settings for each")
-    return found
+        raise ConfigError(
+            f"--{flag}: expected one cluster, found {len(entries)}: --clusters-file has settings for each"
+        )
+    return entries
 
 
 def _source(entry: ClusterEntry, owners: OwnerTable) -> ClusterSource:

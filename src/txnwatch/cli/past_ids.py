@@ -124,7 +124,9 @@ def ends_of(records: Sequence[LogRecord], producer_id: ProducerId) -> tuple[Past
 def last_commit(cluster: Cluster, described: DescribedTransaction) -> PastEnd | None:
     """The last transaction under the producer id of an id, if it was committed under a lower epoch than it has now."""
     records, _ = read_records_anywhere(cluster, described.transactional_id)
-    same = [one for one in records if one.value is not None and one.value.producer_id == described.producer_id]
+    same = [
+        record for record in records if record.value is not None and record.value.producer_id == described.producer_id
+    ]
     ends = past_ends(history_of(same))
     if not ends or not ends[-1].is_commit or described.producer_epoch is None:
         return None

@@ -152,9 +152,9 @@ def listed(watchers: Sequence[Watcher]) -> Sequence[Watcher]:
     return watchers[:_MOST]
 
 
-def not_reached(found: Iterable[Uncovered]) -> tuple[NotChecked, ...]:
+def not_reached(parts: Iterable[Uncovered]) -> tuple[NotChecked, ...]:
     """What active watchers prove nothing about, as parts of the answer that are not checked."""
-    unproven = [missing for part in found for missing in _not_checked(part)]
+    unproven = [missing for part in parts for missing in _not_checked(part)]
     if len(unproven) <= _MOST:
         return tuple(unproven)
     return (
@@ -195,7 +195,7 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
 def _of_log(part: Uncovered, who: str) -> Iterator[NotChecked]:
     """The parts of the coordinators' log that are not read, each with the brokers that must come back."""
     why = f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids"
-    brokers = dict(found.split(": ", 1) for found in part.watcher.leaderless_names if ": " in found)
+    brokers = dict(entry.split(": ", 1) for entry in part.watcher.leaderless_names if ": " in entry)
     back = {name: f" until one of its replicas is back: {brokers[name]}" for name in part.names if name in brokers}
     yield from _each(part, {name: f"{why}{back.get(name, '')}" for name in part.names}, why)
 
@@ -333,22 +333,22 @@ def _show_until_interrupted(parsed: argparse.Namespace) -> NoReturn:
 
 
 def _answer(parsed: argparse.Namespace) -> CommandAnswer:
-    found, now_ms = _read(parsed), wall_clock_ms()
-    last = last_of_each(found.heartbeats, now_ms)
+    status, now_ms = _read(parsed), wall_clock_ms()
+    last = last_of_each(status.heartbeats, now_ms)
     watchers = watchers_of(last, now_ms)
-    alone = unwatched(found.clusters, last, now_ms)
+    alone = unwatched(status.clusters, last, now_ms)
     missing = not_reached(uncovered(last, now_ms))
-    clusters = sorted(found.clusters)
-    summary = _summary(found, watchers, alone, is_whole=not missing)
+    clusters = sorted(status.clusters)
+    summary = _summary(status, watchers, alone, is_whole=not missing)
     silent = not_watched(alone, watchers) if parsed.format == "json" else ()  # the summary of the text says it
     return CommandAnswer(
         "status",
         clusters[0] if len(clusters) == 1 else "",
         OpenIncident,
-        [_row(as_seen_from_here(event, parsed), parsed.bootstrap_server, now_ms) for event in found.incidents],
-        (*found.problems, *missing, *silent),
+        [_row(as_seen_from_here(event, parsed), parsed.bootstrap_server, now_ms) for event in status.incidents],
+        (*status.problems, *missing, *silent),
         "; ".join([*summary, *_not_detected(undetected(last, now_ms)), *map(_nobody_speaks, unspoken(last, now_ms))]),
-        found=bool(found.incidents),
+        found=bool(status.incidents),
         notes=tuple(watcher.line() for watcher in listed(watchers)),
         also={"watchers": [watcher.members() for watcher in listed(watchers)]},
         unwatched=bool(alone) or not watchers,
@@ -366,14 +366,16 @@ def _read(parsed: argparse.Namespace) -> _StatusFound:
     events: list[IncidentEvent] = []
     beats: list[Heartbeat] = []
     bad = SkippedRecords(lambda _: None, wall_clock_ms)
-    for found in read_events_topic(parsed):
-        if isinstance(found, BadEventError):
-            bad.take(found)
-        elif isinstance(found, IncidentEvent):
-            events.append(found)
-        elif isinstance(found, Heartbeat):
-            beats.append(found)
-    open_now = sorted((event for event in latest(events).values() if event.is_open), key=lambda one: one.open_since_ms)
+    for record in read_events_topic(parsed):
+        if isinstance(record, BadEventError):
+            bad.take(record)
+        elif isinstance(record, IncidentEvent):
+            events.append(record)
+        elif isinstance(record, Heartbeat):
+            beats.append(record)
+    open_now = sorted(
+        (event for event in latest(events).values() if event.is_open), key=lambda event: event.open_since_ms
+    )
     problems = [
         NotChecked(
             f"{count} records of {parsed.events_topic}" if count > 1 else f"a record of {parsed.events_topic}", why
@@ -385,12 +387,12 @@ def _read(parsed: argparse.Namespace) -> _StatusFound:
 
 
 def _summary(
-    found: _StatusFound, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool
+    status: _StatusFound, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool
 ) -> Iterator[str]:
     """The parts of one line: whether an incident is open, whether a watcher is active, and whether all is covered."""
-    if found.incidents:
+    if status.incidents:
         wrong = ""
-    elif found.problems:
+    elif status.problems:
         wrong = "no open incident was read, but not everything could be read"
     else:
         wrong = "no open incident"

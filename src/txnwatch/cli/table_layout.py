@@ -31,9 +31,9 @@ class Column(NamedTuple):
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
     """The lines of a table, headings first; `width` None for no limit."""
-    widths = [max(map(cell_len, cells)) for cells in zip([one.title for one in columns], *rows, strict=True)]
+    widths = [max(map(cell_len, cells)) for cells in zip([column.title for column in columns], *rows, strict=True)]
     if width is None:
-        widths = [min(one, _WIDEST) for one in widths]
+        widths = [min(column_width, _WIDEST) for column_width in widths]
     everything = list(range(len(columns)))
     main = [index for index in everything if not columns[index].is_detail]
     least = max(_LEAST_IN_ROW, (len(main) + 1) // 2)

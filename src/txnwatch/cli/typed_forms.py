@@ -84,10 +84,10 @@ class TypedReading(NamedTuple):
 def readings(text: str) -> Iterator[TypedReading]:
     """All readings of a text, in the order of the table."""
     for kind, pattern, _ in FORMS:
-        found = pattern.fullmatch(text.strip())
-        if found is None:
+        match = pattern.fullmatch(text.strip())
+        if match is None:
             continue
-        given = found.groupdict()
+        given = match.groupdict()
         partition, offset = int(given.get("partition") or 0), int(given.get("offset") or 0)
         if partition <= INT32 and offset <= INT64:
             incident = (given.get("incident") or "").lower()
@@ -135,18 +135,18 @@ def _score(typed: str, name: str, most: int) -> int | None:
     return None
 
 
-def distance(one: str, other: str, most: int) -> int:
+def distance(text: str, other: str, most: int) -> int:
     """The edit distance with swapped neighbours; `most` + 1 if it is larger. Only places that near are compared."""
     far = most + 1
     before: dict[int, int] = {}
     last = {column: column for column in range(min(len(other), most) + 1)}
-    for row, sign in enumerate(one, 1):
+    for row, sign in enumerate(text, 1):
         line = {0: row} if row <= most else {}
         for column in range(max(1, row - most), min(len(other), row + most) + 1):
             against = other[column - 1]
             cost = min(last.get(column, far), line.get(column - 1, far)) + 1
             cost = min(cost, last.get(column - 1, far) + (sign != against))
-            if row > 1 and column > 1 and sign == other[column - 2] and one[row - 2] == against:
+            if row > 1 and column > 1 and sign == other[column - 2] and text[row - 2] == against:
                 cost = min(cost, before.get(column - 2, far) + 1)
             line[column] = cost
         if min(line.values(), default=far) > most:

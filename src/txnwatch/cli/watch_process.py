@@ -334,7 +334,7 @@ class Reload:
 
 
 def _summary(reloaded: list[str], left: list[str], *, is_due: bool) -> str:
-    found = f"reloaded {', '.join(reloaded)}" if reloaded else "no setting that can be reloaded has changed"
+    changes = f"reloaded {', '.join(reloaded)}" if reloaded else "no setting that can be reloaded has changed"
     again = ", and the query starts again" if is_due else ""
     restart = f"; txnwatch has to be restarted for {', '.join(left)}" if left else ""
-    return f"SIGHUP: {found}{again}{restart}"
+    return f"SIGHUP: {changes}{again}{restart}"

@@ -107,7 +107,7 @@ class OwnerTable:
     def __post_init__(self) -> None:
         patterns = {what: Patterns(self.patterns.get(what, {})) for what in FoundBy}
         object.__setattr__(self, "_found", patterns)
-        links = {one.team: one.links for teams in self.patterns.values() for one in teams.values()}
+        links = {owner.team: owner.links for teams in self.patterns.values() for owner in teams.values()}
         object.__setattr__(self, "_links", links)
 
     @property
@@ -136,8 +136,8 @@ class OwnerTable:
             yield FoundBy.APPLICATION, maker.name if maker is not None and is_certain else None
             yield FoundBy.TOPIC, subject.topic
 
-        found = (self._owner(what, name) for what, name in names() if name is not None)
-        return next(filter(None, found), None)
+        owners = (self._owner(what, name) for what, name in names() if name is not None)
+        return next(filter(None, owners), None)
 
     def of_group(self, group_id: str) -> OwningTeam | None:
         """The owner of a consumer group."""

@@ -313,13 +313,11 @@ def _client(
     if not transactions and not incidents:
         return None
     both: list[OpenTransaction | IncidentEvent] = [*transactions, *incidents]
-    named = next(
-        (transaction.transactional_id for transaction in both if transaction.transactional_id is not None), None
-    )
+    named = next((entry.transactional_id for entry in both if entry.transactional_id is not None), None)
     return {
         "name": name(named, _LONGEST) if named is not None else None,
         "length": len(named) if named is not None else None,
-        "producer_ids": sorted({transaction.producer_id for transaction in both}),
+        "producer_ids": sorted({entry.producer_id for entry in both}),
         **about_client(knowledge.store.origin, transactions, worst_first(incidents), knowledge.now_ms),
         "row": next((incident_row(knowledge, event) for event in worst_first(incidents) if event.is_open), None),
         "open": [{**row(transaction), "spans": _spans(transaction)} for transaction in transactions],

@@ -95,8 +95,8 @@ def page_of(external_url: str | None, incident_id: str | None = None) -> str:
 
 def summary_of(event: IncidentEvent) -> str:
     """What it is about, on one line."""
-    subject = f"{harmless(event.cluster, _LONGEST_PLACE)}: {place_of(event)}: Kafka transaction {words_of(event)}"
-    return subject if event.is_open else f"{subject}: {how_it_ended(event)}, after {duration_text(event.age_ms)}"
+    about = f"{harmless(event.cluster, _LONGEST_PLACE)}: {place_of(event)}: Kafka transaction {words_of(event)}"
+    return about if event.is_open else f"{about}: {how_it_ended(event)}, after {duration_text(event.age_ms)}"
 
 
 def place_of(event: IncidentEvent) -> str:
@@ -183,6 +183,4 @@ def _inert(text: str) -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return "".join(
-        f"\\x{ord(character):02x}" if ord(character) <= 0xFF else f"\\u{ord(character):04x}" for character in match[0]
-    )
+    return "".join(f"\\x{ord(char):02x}" if ord(char) <= 0xFF else f"\\u{ord(char):04x}" for char in match[0])

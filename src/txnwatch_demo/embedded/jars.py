@@ -125,10 +125,10 @@ def _repository() -> str:
 def _ivy_jar() -> Path:
     import pyspark  # noqa: PLC0415 - the import takes 0.5 s, only a download needs it
 
-    found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    if not found:
+    ivy_jars = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    if not ivy_jars:
         raise TxnwatchError("expected the Ivy jar that PySpark ships, found none: reinstall pyspark")
-    return found[-1]
+    return ivy_jars[-1]
 
 
 # What this process has found, by directory of jars.

