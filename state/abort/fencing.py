@@ -24,6 +24,7 @@ from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
+    ProducerIdentity,
     TransactionDescription,
     TransactionState,
     UnknownTransactionalId,
@@ -43,16 +44,6 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.text import quoted
-
-
-class ProducerIdentity(NamedTuple):
-    """A producer id and an epoch of it."""
-
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-
-    def __str__(self) -> str:
-        return f"producer id {self.producer_id}, epoch {self.producer_epoch}"
 
 
 class FenceStep(StrEnum):

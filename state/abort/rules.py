@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from txnwatch.state.abort.abort_policy import AbortPolicy
-from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
+from txnwatch.state.abort.fencing import may_begin_again
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.model.incident import ExpectedOutcome, Refusal
 from txnwatch.state.model.ports import MarkerSpec
-from txnwatch.state.model.transaction import SpanData, epoch_text
+from txnwatch.state.model.transaction import ProducerIdentity, SpanData, epoch_text
 from txnwatch.state.model.values import CoordinatorEpoch, TimestampMs
 from txnwatch.state.text import cut
 

@@ -48,7 +48,7 @@ from txnwatch.state.evidence.confirmation import (
     covers,
 )
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
-from txnwatch.state.model.ports import ActiveProducer, PartitionReading, TransactionListing
+from txnwatch.state.model.ports import ActiveProducer, LeaderStamp, PartitionReading, TransactionListing
 from txnwatch.state.model.transaction import (
     CoordinatorView,
     DescribedTransaction,
@@ -60,7 +60,6 @@ from txnwatch.state.model.transaction import (
 from txnwatch.state.model.values import (
     NO_TIME,
     BarrierNumber,
-    BrokerId,
     CoordinatorEpoch,
     DurationMs,
     Problem,
@@ -69,14 +68,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
     is_foreign,
 )
-from txnwatch.state.model.verdicts import (
-    RULE_OF,
-    DetectionPolicy,
-    Threshold,
-    Verdict,
-    late_after_ms,
-    thresholds,
-)
+from txnwatch.state.model.verdicts import RULE_OF, DetectionPolicy, Threshold, Verdict, late_after_ms, thresholds
 
 
 class OwnerViews(NamedTuple):
@@ -318,13 +310,6 @@ def open_data(
 # model/clocks.py, nothing detects that a clock was set forward since the stamp.
 
 _CLOSE_MS = DurationMs(1_000)
-
-
-class LeaderStamp(NamedTuple):
-    """The leader of a partition of the coordinators' log, and the oldest stamp that it has written there as leader."""
-
-    broker: BrokerId
-    stamp_ms: TimestampMs
 
 
 class Claim(NamedTuple):

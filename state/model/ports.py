@@ -379,6 +379,13 @@ class OpenIncidentsView(Protocol):
 # The port of the search for transactional ids that have expired; the other ports are above.
 
 
+class LeaderStamp(NamedTuple):
+    """The leader of a partition of the coordinators' log, and the oldest stamp that it has written there as leader."""
+
+    broker: BrokerId
+    stamp_ms: TimestampMs
+
+
 class FormerOwnersRead(NamedTuple):
     """What the coordinators' log shows about the transactional ids of some producer ids.
 

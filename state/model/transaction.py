@@ -32,6 +32,16 @@ from txnwatch.state.model.values import (
 )
 
 
+class ProducerIdentity(NamedTuple):
+    """A producer id and an epoch of it."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+    def __str__(self) -> str:
+        return f"producer id {self.producer_id}, epoch {self.producer_epoch}"
+
+
 @plain_members
 class TransactionState(StrEnum):
     """Transaction states in Kafka's spelling (class `TransactionState`); states 6 and 7 are never in the log.

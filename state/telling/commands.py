@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
-from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
+from txnwatch.state.abort.fencing import may_begin_again
 from txnwatch.state.model.incident import EventsFlags, ExpectedOutcome, IncidentEvent, PublishedEvents, start_of
 from txnwatch.state.model.ownership import NO_OWNERS, OwnerLookup
-from txnwatch.state.model.transaction import DescribedTransaction
+from txnwatch.state.model.transaction import DescribedTransaction, ProducerIdentity
 from txnwatch.state.model.values import CoordinatorAccess, PartitionOffset, TopicPartition, is_topic_name
 from txnwatch.state.model.verdicts import RULE_OF
 from txnwatch.state.text import shell_line

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest, WriteTxnMarkersRequest
 
-from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import (
     ActiveProducer,
@@ -29,6 +28,7 @@ from txnwatch.state.model.transaction import (
     ClosingMarker,
     DescribedTransaction,
     NotDescribed,
+    ProducerIdentity,
     TransactionDescription,
     UnknownTransactionalId,
 )

@@ -19,10 +19,9 @@ from functools import partial
 from typing import NamedTuple
 
 from txnwatch.state.detection.view import is_newer, view_of_two
-from txnwatch.state.evidence.screening import LeaderStamp
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionSeen
-from txnwatch.state.model.ports import FormerOwnersRead, ListedOffset
+from txnwatch.state.model.ports import FormerOwnersRead, LeaderStamp, ListedOffset
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
@@ -43,11 +42,7 @@ from txnwatch.streaming.client.hidden_topics import NOT_SHOWN, why_no_log
 from txnwatch.streaming.log.coordinator_records import logged_record, logged_records
 from txnwatch.streaming.log.lookups import BatchList, continued_read, extents, is_still_wanted, list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
-from txnwatch.streaming.log.transaction_fold import (
-    TransactionFold,
-    last_hole_end,
-    view_of,
-)
+from txnwatch.streaming.log.transaction_fold import TransactionFold, last_hole_end, view_of
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchWalker, records, walk
 

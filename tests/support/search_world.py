@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
-from txnwatch.state.evidence.screening import LeaderStamp, OwnerViews, Search
+from txnwatch.state.evidence.screening import OwnerViews, Search
+from txnwatch.state.model.ports import LeaderStamp
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition, log_numbered

@@ -116,11 +116,7 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     if _has_got_markers(cluster, described, seen):
         if looks > 1:
             return of_known_id(question, transactional_id, looks - 1)
-        seen = [
-            reading
-            for reading in seen
-            if reading.problem is not None or reading.open_transaction(described.producer_id)
-        ]
+        seen = [row for row in seen if row.problem is not None or row.open_transaction(described.producer_id)]
     question.note_unread(unlisted)
     search = question.searcher.judge(described)
     missing.update(search.not_checked)

@@ -37,7 +37,6 @@ from txnwatch.state.abort.fencing import (
     SHOW_MAXIMUM,
     FenceNext,
     FenceStep,
-    ProducerIdentity,
     consequence,
     expected_in,
     fenced,
@@ -61,6 +60,7 @@ from txnwatch.state.model.ownership import Advice, Subject
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
+    ProducerIdentity,
     TransactionDescription,
     TransactionState,
     UnknownTransactionalId,

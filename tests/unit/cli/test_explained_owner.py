@@ -10,19 +10,13 @@ from txnwatch.cli.explain import with_owner
 from txnwatch.cli.explanation import Explanation
 from txnwatch.cli.fence import effect_of, what_it_ends
 from txnwatch.owners.owner_table import owners_of
-from txnwatch.state.abort.fencing import ProducerIdentity, consequence
+from txnwatch.state.abort.fencing import consequence
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
-from txnwatch.state.model.transaction import DescribedTransaction
+from txnwatch.state.model.transaction import DescribedTransaction, ProducerIdentity
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
-from txnwatch.state.telling.statements import (
-    MAY_BE_PREPARED,
-    SOONER_OF_FLINK,
-    StatementKind,
-    Told,
-    after_a_commit,
-)
+from txnwatch.state.telling.statements import MAY_BE_PREPARED, SOONER_OF_FLINK, StatementKind, Told, after_a_commit
 
 ORDERS = TopicPartition("orders", 0)
 TABLE = owners_of(

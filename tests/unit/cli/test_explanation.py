@@ -11,7 +11,8 @@ from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.cli.explanation import Ending, Explanation, end_of, of_id, of_partition
 from txnwatch.state.detection.view import begun
-from txnwatch.state.evidence.screening import LeaderStamp, OwnerViews
+from txnwatch.state.evidence.screening import OwnerViews
+from txnwatch.state.model.ports import LeaderStamp
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered

@@ -6,7 +6,6 @@ import pytest
 
 from txnwatch.state.abort.fencing import (
     FenceStep,
-    ProducerIdentity,
     consequence,
     expected_in,
     identity_of,
@@ -21,6 +20,7 @@ from txnwatch.state.abort.fencing import (
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
+    ProducerIdentity,
     TransactionDescription,
     UnknownTransactionalId,
 )

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from support.incidents import an_event
-from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.model.incident import EventsFlags, IncidentEvent
 from txnwatch.state.model.incident import ExpectedOutcome as O
-from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
+from txnwatch.state.model.transaction import DescribedTransaction, ProducerIdentity, TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.telling.commands import (
     Origin,

@@ -12,8 +12,7 @@ import pytest
 from support.batches import a_batch, a_record
 from support.problems import a_problem
 from support.transaction_log import a_key, a_value
-from txnwatch.state.evidence.screening import LeaderStamp
-from txnwatch.state.model.ports import ListedOffset
+from txnwatch.state.model.ports import LeaderStamp, ListedOffset
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition, log_numbered

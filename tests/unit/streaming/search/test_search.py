@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from support.fake_cluster import FakeTransaction
 from support.search_world import NAME, SearchWorld, view
-from txnwatch.state.evidence.screening import LeaderStamp
+from txnwatch.state.model.ports import LeaderStamp
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import Reason, Verdict
