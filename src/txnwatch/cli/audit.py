@@ -29,7 +29,7 @@ from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import AuditRow, row_of_exposure, summary
 from txnwatch.state.audit.exposures import Exposure, explained, of_the_week, unexplained, unexplained_line
 from txnwatch.state.audit.left_out import NO_CHECKS
-from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.state.model.errors import ConfigError, TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.text import Grantee
@@ -167,9 +167,11 @@ def _check_line(check: Any) -> CheckLine:  # noqa: ANN401 - AuditCheck
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     gc.disable()  # a log of a million records makes as many values, and none of them is in a cycle: half of the time
-    facts = gather(cluster, parsed.max_log_bytes, parsed.topic.fullmatch if parsed.topic is not None else None)
-    result = audit(facts)
-    gc.enable()
+    try:
+        facts = gather(cluster, parsed.max_log_bytes, parsed.topic.fullmatch if parsed.topic is not None else None)
+        result = audit(facts)
+    finally:
+        gc.enable()
     incidents, unread = _incidents(parsed, facts.now_ms) if parsed.incidents else (None, ())
     left = unexplained(result.exposures, incidents or ())
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
@@ -232,5 +234,5 @@ def _incidents(
         return of_the_week(
             (event for event in read_events_topic(parsed) if isinstance(event, IncidentEvent)), now_ms
         ), ()
-    except BrokerError as exc:
+    except TxnwatchError as exc:
         return None, (NotChecked("incidents of the last week", str(exc)),)

@@ -12,7 +12,7 @@ from support.audited import facts, topic
 from txnwatch.cli import audit, events_access
 from txnwatch.cli.main import main
 from txnwatch.cli.output import CommandAnswer
-from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.errors import BrokerError, ConfigError, TxnwatchError
 from txnwatch.streaming.client.security import Security
 
 WARNED = facts(topic(replicas=[2]))
@@ -52,16 +52,17 @@ def test_what_is_only_not_shown_counts_for_the_exit_code(
     assert answer(*flags).found is is_found
 
 
-def test_without_an_events_topic_the_findings_are_shown(
-    answer: Callable[..., CommandAnswer], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "problem", [BrokerError("topic txnwatch.events does not exist"), ConfigError("the key file has no key")]
+)
+def test_if_the_events_topic_cannot_be_read_the_findings_are_shown(
+    answer: Callable[..., CommandAnswer], monkeypatch: pytest.MonkeyPatch, problem: TxnwatchError
 ) -> None:
     def read(_: object) -> None:
-        raise BrokerError("topic txnwatch.events does not exist")
+        raise problem
 
     monkeypatch.setattr(events_access, "read_events_topic", read)
     shown = answer("--incidents")
     assert [row.check for row in shown.rows] == [row.check for row in answer().rows]
-    assert [(one.what, one.why) for one in shown.not_checked] == [
-        ("incidents of the last week", "topic txnwatch.events does not exist")
-    ]
+    assert [(unread.what, unread.why) for unread in shown.not_checked] == [("incidents of the last week", str(problem))]
     assert {row.incidents for row in shown.rows} == {None}
