@@ -42,6 +42,7 @@ from txnwatch.state.model.incident import IncidentEvent, Initiator, latest
 from txnwatch.state.model.ports import EventsTopicWriter, Lease, LeaseView, Log, TransactionAdmin
 from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.telling.commands import Origin
+from txnwatch.state.telling.published import said_about
 
 # The automatic abort of a watch.
 
@@ -239,19 +240,8 @@ class KafkaOperatorsTopic:
             self._take(log.history())
 
     def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
-        """See OperatorsTopic."""
-        wanted = incident.cluster_id, incident.span, incident.txn_start_offset
-        incidents = self.open_incidents(
-            lambda event: (
-                (event.cluster_id, event.span, event.txn_start_offset) == wanted
-                and event.verdict == incident.verdict
-                and is_usable(event, incident.cluster_id, None)
-            )
-        )
-        # The first id of the span is computed; any other one comes from the topic, where it may be forged.
-        return next(
-            (event for event in incidents if event.incident_id == event.first_id), incidents[0] if incidents else None
-        )
+        """See OperatorsTopic. It is the one that a command has shown, whose rule this is."""
+        return said_about(incident, self.open_incidents(lambda event: is_usable(event, incident.cluster_id, None)))
 
     def open_incidents(self, is_wanted: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:
         """The last events of the open incidents of watches that a filter selects."""

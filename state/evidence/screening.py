@@ -121,19 +121,6 @@ class Search:
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
     has_ids: bool = True
 
-    def only(self, partition: TopicPartition) -> Search:
-        """What was found about one of the partitions."""
-        return Search(
-            {partition: self.readings[partition]},
-            [pair for pair in self.hanging if pair[0].partition == partition],
-            self.overdue,
-            [pair for pair in self.covered if pair[0].partition == partition],
-            [pair for pair in self.unproven if pair[0].partition == partition],
-            self.not_checked,
-            self.policy,
-            self.has_ids,
-        )
-
 
 FOREIGN = (
     "its topic matches foreign_topics: another cluster's data is copied into it byte for byte, so its producer ids are "

@@ -82,30 +82,6 @@ def events(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.mark.parametrize(
     ("granted", "missing", "operations"),
     [
-        ((WRITE_EVENTS, READ_EVENTS), "the right CREATE", "--operation Create"),
-        ((CREATE_EVENTS, READ_EVENTS), "the right WRITE", "--operation Write"),
-        ((CREATE_EVENTS, WRITE_EVENTS), "the right READ", "--operation Read"),
-        ((CREATE_EVENTS,), "the rights WRITE and READ", "--operation Write --operation Read"),
-        ((READ_EVENTS,), "the rights CREATE and WRITE", "--operation Create --operation Write"),
-    ],
-    ids=["create", "write", "read", "both", "all but read"],
-)
-def test_a_missing_right_on_a_topic_that_does_not_exist_is_reported(
-    events: Events, granted: tuple[Right, ...], missing: str, operations: str
-) -> None:
-    name = f"{EVENTS_TOPIC}.absent"
-    events.set(*on(name, granted))
-    expected = f"expected {missing} for User:{USER}"
-    found = eventually(lambda: expected in (said := events.problem(name)) and said, IN_FORCE_S, expected)
-    assert f"--allow-principal User:txnwatch {operations} --topic {name}" in found
-    events.set(*on(name, ON_EVENTS_TOPIC))
-    eventually(lambda: events.problem(name) == "", IN_FORCE_S, "no right to be missing")
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize(
-    ("granted", "missing", "operations"),
-    [
         ((READ_EVENTS,), "the right WRITE for User:txnwatch", "--operation Write"),
         ((WRITE_EVENTS,), "the right READ for User:txnwatch", "--operation Read"),
         ((CREATE_EVENTS,), "the rights WRITE and READ for User:txnwatch", "--operation Write --operation Read"),

@@ -101,7 +101,8 @@ def test_no_incident_of_a_watch_is_found_among(records: tuple[IncidentEvent, ...
 def test_the_incident_with_the_computed_id_counts_before_one_with_any_other_id() -> None:
     forged = replace(OPENED, incident_id="f" * 32, time_ms=10**15, sequence=900)
     assert on(Log(forged, OPENED)).open_incident(OPENED) == OPENED
-    assert on(Log(forged)).open_incident(OPENED) == forged, "an incident that was opened again has another id"
+    opened_again = replace(OPENED, incident_id="e" * 32, sequence=1)
+    assert on(Log(forged, opened_again)).open_incident(OPENED) == opened_again, "the last, as a command shows it"
 
 
 def test_an_announcement_counts_only_if_it_is_the_first_with_its_sequence() -> None:
