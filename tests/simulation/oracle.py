@@ -253,7 +253,8 @@ class Oracle:
 
         It needs that each part of the log was read to an end once, and that nobody else has the producer id. A log that
         was re-created counts as read only once all its parts are read at one barrier. An id that has moved needs two
-        leaders: of the part with its record, and of the part of its present coordinator.
+        leaders: of the part with its record, and of the part of its present coordinator. A marker that the leader of
+        the data has appended ends the hang for it, though it is not replicated yet.
         """
         world, candidate, at = self.world, self.candidates[name], self.world.data.get(name.partition)
         is_first_log = world.is_whole or world.log_number == 1
@@ -261,7 +262,8 @@ class Oracle:
         view, moved = candidate.view, world.coordinators.moved
         places = {view.log_partition, moved.get(view.transactional_id, view.log_partition)} if view is not None else ()
         is_readable = at is not None and at.is_listable and name.partition.topic not in world.hidden
-        is_real = any(real in world.hanging for real in self._same(name)) and name.producer_id not in world.shared
+        is_real = any(real in world.hanging for real in self._same(name)) and self._is_open(name)
+        is_real = is_real and name.producer_id not in world.shared
         is_led = bool(places) and all(world.logs[place].is_listable for place in places)
         if not (is_led and is_read and is_readable and is_real):
             return
@@ -321,9 +323,12 @@ class Oracle:
 
     def _is_held(self, name: SpanId) -> bool:
         """Whether a transaction that is stuck in Prepare* holds the span: it was reported, and has not ended."""
+        return self._is_open(name) and self.world.coordinators.is_held(name.producer_id, name.partition)
+
+    def _is_open(self, name: SpanId) -> bool:
+        """Whether the leader of the partition has the span open."""
         at = self.world.data.get(name.partition)
         if at is None or at.topic_id != name.topic_id:
             return False
         producer = at.producers.get(name.producer_id)
-        is_open = producer is not None and producer.open_start is not None
-        return is_open and self.world.coordinators.is_held(name.producer_id, name.partition)
+        return producer is not None and producer.open_start is not None

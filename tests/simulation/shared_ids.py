@@ -1,8 +1,9 @@
 """The fault that gives one producer id to two transactional ids: a quorum, or a log, that was restored from a backup.
 
-Law: both ids stand in what the reader has read of a partition of the log when this partition loses its leader, if the
-reader has read it once (`has_unread_owner`). Without this law nothing could be told while a partition has no leader:
-docs/decisions/0053 has the argument, and what remains of the case.
+Law: while a partition of the log has no leader, the reader has read all its records about a producer id that two ids
+have, if it has read the partition once. So the partition keeps its leader until then (`has_unread_owner`), and the
+producer id of a record that nobody can read is not given away. Without this law nothing could be told while a
+partition has no leader: docs/decisions/0053 has the argument, and what remains of the case.
 
 Its chances come from a source of their own, so a world without it stays the same.
 """
@@ -10,7 +11,7 @@ Its chances come from a source of their own, so a world without it stays the sam
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -39,7 +40,7 @@ def share_producer_ids(world: World) -> set[int]:
     def init_with_another(name: str, log: int, version: int, timeout_ms: int) -> None:
         known = coordinators.transactions.get(name)
         values = {one: other.value for one, other in coordinators.transactions.items() if one != name}
-        others = sorted({value.producer_id for value in values.values() if value is not None})
+        others = sorted({value.producer_id for value in values.values() if value is not None} - _unreadable(world))
         is_first = known is None or (known.value is None and known.is_free)
         if not (is_first and others) or chance.random() >= _SHARE_OF_IDS:
             init(name, log, version, timeout_ms)
@@ -57,15 +58,22 @@ def share_producer_ids(world: World) -> set[int]:
 
 def has_unread_owner(world: World, log: PartitionLog) -> bool:
     """Whether a record about a shared producer id is not read, in a log partition that was read to an end before."""
-    is_log = log.partition.topic == TRANSACTION_STATE_TOPIC
-    read_to = world.read_whole_to.get(log.partition.partition) if is_log else None
-    return read_to is not None and any(
-        isinstance(entry.body, LoggedValue)
-        and entry.body.value is not None
-        and entry.body.value.producer_id in world.shared
-        for entry in log.entries
-        if entry.offset >= read_to
-    )
+    return log.partition.topic == TRANSACTION_STATE_TOPIC and not world.shared.isdisjoint(_unread(world, log))
+
+
+def _unreadable(world: World) -> set[int]:
+    """The producer ids of the records that are not read in log partitions without a leader."""
+    return {producer_id for log in world.logs if not log.has_leader for producer_id in _unread(world, log)}
+
+
+def _unread(world: World, log: PartitionLog) -> Iterator[int]:
+    """The producer ids of the records that are not read in a log partition that was read to an end before."""
+    read_to = world.read_whole_to.get(log.partition.partition)
+    if read_to is None:
+        return
+    for entry in log.entries:
+        if entry.offset >= read_to and isinstance(entry.body, LoggedValue) and entry.body.value is not None:
+            yield entry.body.value.producer_id
 
 
 def note_read(world: World, end: SourceOffset, barrier: Barrier, gaps: Mapping[TopicPartition, object]) -> None:
