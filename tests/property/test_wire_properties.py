@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz.corpus import kept
 from fuzz.targets import TARGETS
 from support.batches import a_batch, a_marker, a_record, an_old_entry, unsigned_varint, varint
 from support.pending_offsets import an_offset_key
@@ -16,7 +17,6 @@ from support.transaction_log import a_key, a_value
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.wire.fetch_response import decode_fetch_response
 from txnwatch.streaming.wire.internal_topics import (
     CommittedKey,
     TransactionLogValue,
@@ -25,7 +25,7 @@ from txnwatch.streaming.wire.internal_topics import (
     decode_value,
 )
 from txnwatch.streaming.wire.primitives import Reader
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, decode_marker, records, walk
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, walk
 
 int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31, 63))
 topic_partitions = st.lists(st.tuples(st.text(max_size=9), st.lists(int32, max_size=4).map(tuple)), max_size=4)
@@ -89,43 +89,8 @@ def test_the_key_of_a_committed_offset_is_read_back(group: str, topic: str, part
         assert decode_offset_key(key) == CommittedKey(group, TopicPartition(topic, partition))
 
 
-VALUE = TransactionLogValue(0, 9, 3, 60_000, TransactionState.ONGOING, (("orders", (0, 7)), ("tv", ())), 5, 4)
-TAGGED = TransactionLogValue(1, 9, 3, 60_000, TransactionState.PREPARE_ABORT, (("tv", (1,)),), 5, 4, 8, 10, 2, 1)
 SEGMENT = a_batch(0, records=[a_record(headers=[("a", b"b"), ("c", None)]), a_record(1, key=None)]) + an_old_entry(2)
 SEGMENT += a_batch(3, codec=2) + a_marker(4)
-FETCHED = {
-    4: "00000001 00000001 000174 00000001 00000001 0000 0000000000000005 0000000000000004 ffffffff 00000003616263",
-    11: "00000001 0000 00000003 00000001 000174 00000001 00000001 0000 0000000000000005 0000000000000004"
-    "0000000000000000 00000001 0000000000000009 0000000000000002 ffffffff 00000003616263",
-    12: "00000001 0000 00000003 02 0274 02 00000001 0000 0000000000000005 0000000000000004 0000000000000000"
-    "00 ffffffff 04616263 01 00 0d 00000005 000000000000004d 00 00 00",
-    13: "00000001 0000 00000003 02 00000000000000000000000000000007 02 00000001 0000 0000000000000005"
-    "0000000000000004 0000000000000000 02 0000000000000009 0000000000000002 00 ffffffff 04616263 00 00 00",
-}
-
-
-def decode_all_records(data: bytes) -> None:
-    for position, header in walk(data):
-        with contextlib.suppress(WireError):
-            list(records(data, position, header))
-
-
-def decode_fetched(version: int) -> Callable[[bytes], object]:
-    return lambda data: decode_fetch_response(memoryview(data), version)
-
-
-DECODERS: dict[str, tuple[Callable[[bytes], object], list[bytes]]] = {
-    "transaction log key": (decode_key, [a_key("checkout-1")]),
-    "transaction log value": (decode_value, [a_value(VALUE), a_value(TAGGED, {99: b"later"})]),
-    "offset commit key": (decode_offset_key, [an_offset_key("billing", "orders", 3), b"\0\2\0\7billing"]),
-    "marker": (lambda data: decode_marker(data[:4], data[4:]), [bytes.fromhex("0000 0001 0000 00000009")]),
-    "batch headers": (lambda data: list(walk(data)), [SEGMENT]),
-    "records": (decode_all_records, [SEGMENT]),
-    **{
-        f"fetch response {version}": (decode_fetched(version), [bytes.fromhex(encoded)])
-        for version, encoded in FETCHED.items()
-    },
-}
 
 
 @st.composite
@@ -138,28 +103,16 @@ def damaged(draw: st.DrawFn, seeds: Sequence[bytes]) -> bytes:
     return bytes(data[: draw(st.integers(0, len(data)))]) + draw(st.binary(max_size=9))
 
 
-@pytest.mark.parametrize(("decode", "seeds"), DECODERS.values(), ids=DECODERS.keys())
+OF_LOGS = ("key_and_value", "marker", "offset_key", "batch_list", "log_records", "data_partition", "pending_offsets")
+
+
+@pytest.mark.parametrize("name", [*OF_LOGS, "fetch"])
 @given(data=st.data())
-def test_any_bytes_are_a_value_or_a_wire_error(
-    decode: Callable[[bytes], object], seeds: list[bytes], data: st.DataObject
-) -> None:
-    raw = data.draw(st.binary(max_size=200) | damaged(seeds), label="bytes")
-    with contextlib.suppress(WireError):
-        decode(raw)
-
-
-@pytest.mark.parametrize(("decode", "seeds"), DECODERS.values(), ids=DECODERS.keys())
-def test_every_seed_of_damage_is_valid(decode: Callable[[bytes], object], seeds: list[bytes]) -> None:
-    for seed in seeds:
-        decode(seed)
-
-
-@pytest.mark.parametrize("name", ["offset_key", "pending_offsets"])
-@given(data=st.data())
-def test_the_law_of_the_fuzzer_holds_for_damaged_keys_of_offsets(name: str, data: st.DataObject) -> None:
+def test_the_law_of_the_fuzzer_holds_for_damaged_inputs(name: str, data: st.DataObject) -> None:
     target = TARGETS[name]
-    longer = st.tuples(st.sampled_from(target.first), st.binary(max_size=9)).map(b"".join)
-    target.try_with(data.draw(st.binary(max_size=200) | damaged(target.first) | longer, label="bytes"))
+    seeds = [*target.first, *kept(name)]
+    longer = st.tuples(st.sampled_from(seeds), st.binary(max_size=9)).map(b"".join)
+    target.try_with(data.draw(st.binary(max_size=200) | damaged(seeds) | longer, label="bytes"))
 
 
 @given(damaged([SEGMENT * 2]))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from support.pending_offsets import an_offset_key
 from txnwatch.state.model.errors import WireError
@@ -52,12 +50,3 @@ BROKEN = {
 def test_a_key_that_no_coordinator_writes_is_an_error(key: bytes) -> None:
     with pytest.raises(WireError):
         decode_offset_key(key)
-
-
-@given(st.binary(max_size=40) | st.binary(max_size=40).map(lambda tail: KEY[:2] + tail))
-def test_any_bytes_are_a_key_or_something_else_or_an_error(raw: bytes) -> None:
-    try:
-        found = decode_offset_key(raw)
-    except WireError:
-        return
-    assert found is None or an_offset_key(found.group_id, *found.partition, version=raw[1]) == raw
