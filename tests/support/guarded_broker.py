@@ -13,11 +13,12 @@ import pytest
 
 from support.acl_recipes import Grants
 from support.kafka_faults import stray_write
-from support.raw_producer import RawProducer
+from support.raw_producer import CURRENT_TIMESTAMP, RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import commit_an_offset, create_topic
 from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
+from txnwatch.state.model.values import TimestampMs
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
@@ -68,8 +69,10 @@ class Guarded:
 
 
 @contextmanager
-def guarded_broker(clusters: Clusters, name: str, directory: Path) -> Iterator[Guarded]:
-    """Starts the broker, under this name of a cluster."""
+def guarded_broker(
+    clusters: Clusters, name: str, directory: Path, *, timestamp_ms: TimestampMs = CURRENT_TIMESTAMP
+) -> Iterator[Guarded]:
+    """Starts the broker, under this name of a cluster; the live transaction has a batch of this time."""
     listeners = {"SASL": "SASL_PLAINTEXT"}
     kafka = clusters.start(name, lambda: EmbeddedKafka(directory, listeners=listeners, properties=PROPERTIES))
     config = directory / "client.properties"
@@ -83,7 +86,7 @@ def guarded_broker(clusters: Clusters, name: str, directory: Path) -> Iterator[G
         (live,), (hanging,) = create_topic(cluster, LIVE), create_topic(cluster, HANGING)
         owner = RawProducer(cluster, OWNER, 600_000).init()
         owner.add(live)
-        owner.produce(live)
+        owner.produce(live, timestamp_ms=timestamp_ms)
         stray_write(cluster, "a-stray", hanging)
     commit_an_offset(kafka, live)
     yield Guarded(kafka, config, Grants(kafka.bootstrap_servers, USER))
