@@ -25,6 +25,8 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
+from txnwatch.streaming.wire.primitives import present
+from txnwatch.streaming.wire.snapshot_file import SnapshotProducer
 
 _FIELD = re.compile(r"(\w{1,30}): (\S{1,60})")
 _BATCH, _RECORD, _FILE = "baseOffset: ", "| offset: ", "Dumping "
@@ -66,16 +68,10 @@ class PrintedBatch:
 
 
 class PrintedProducer(NamedTuple):
-    """One producer of a snapshot; -1 is none."""
+    """One producer of a snapshot; the partition is None if the text does not have it."""
 
     partition: TopicPartition | None
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    txn_start_offset: Offset | None
-    coordinator_epoch: CoordinatorEpoch
-    last_sequence: int
-    last_offset: Offset
-    last_timestamp_ms: TimestampMs
+    producer: SnapshotProducer
 
 
 class BadLine(NamedTuple):
@@ -197,16 +193,16 @@ def _with_record(batch: PrintedBatch, line: str) -> PrintedBatch:
 
 def _producer(fields: dict[str, str], partition: TopicPartition | None) -> PrintedProducer:
     start = re.search(r"\d+", fields["currentTxnFirstOffset"])
-    return PrintedProducer(
-        partition=partition,
+    producer = SnapshotProducer(
         producer_id=ProducerId(_number(fields["producerId"])),
         producer_epoch=ProducerEpoch(_number(fields["producerEpoch"])),
+        last_sequence=present(_number(fields.get("lastSequence", "-1"))),
+        last_offset=present(Offset(_number(fields.get("lastOffset", "-1")))),
+        last_timestamp_ms=present(TimestampMs(_number(fields["lastTimestamp"]))),
+        coordinator_epoch=present(CoordinatorEpoch(_number(fields["coordinatorEpoch"]))),
         txn_start_offset=Offset(_number(start[0])) if start is not None else None,
-        coordinator_epoch=CoordinatorEpoch(_number(fields["coordinatorEpoch"])),
-        last_sequence=_number(fields.get("lastSequence", "-1")),
-        last_offset=Offset(_number(fields.get("lastOffset", "-1"))),
-        last_timestamp_ms=TimestampMs(_number(fields["lastTimestamp"])),
     )
+    return PrintedProducer(partition, producer)
 
 
 def _number(text: str) -> int:

@@ -30,7 +30,6 @@ class SnapshotProducer(NamedTuple):
     producer_epoch: ProducerEpoch
     last_sequence: int | None
     last_offset: Offset | None
-    offset_delta: int
     last_timestamp_ms: TimestampMs | None
     coordinator_epoch: CoordinatorEpoch | None
     txn_start_offset: Offset | None
@@ -38,7 +37,7 @@ class SnapshotProducer(NamedTuple):
 
 SNAPSHOT_VERSION = 1  # the only one that releases up to 4.4 write
 _SNAPSHOT_HEAD = struct.Struct(">hIi")  # version, CRC, number of producers
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiq4xqiq")  # the skipped bytes are the offset delta of the last batch
 _CHECKSUMMED_FROM = 6
 
 
@@ -66,7 +65,6 @@ def _producer(
     epoch: int,
     last_sequence: int,
     last_offset: int,
-    offset_delta: int,
     timestamp: int,
     coordinator_epoch: int,
     txn_start_offset: int,
@@ -76,7 +74,6 @@ def _producer(
         ProducerEpoch(epoch),
         present(last_sequence),
         present(Offset(last_offset)),
-        offset_delta,
         present(TimestampMs(timestamp)),
         present(CoordinatorEpoch(coordinator_epoch)),
         present(Offset(txn_start_offset)),

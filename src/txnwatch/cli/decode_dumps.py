@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.decode_rows import BatchRow, SnapshotRow, bad_lines, open_first, rows_above
+from txnwatch.cli.decode_rows import BatchRow, SnapshotRow, bad_lines, open_first, rows_above, snapshot_row
 from txnwatch.cli.output import CommandAnswer
 from txnwatch.state.model.errors import InputError
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Offset
@@ -166,13 +166,14 @@ def _batch_row(batch: PrintedBatch) -> BatchRow:
 
 
 def _snapshot(dump: Dump, printed: Sequence[PrintedProducer | BadLine]) -> CommandAnswer:
-    producers, summary = open_first(producer for producer in printed if isinstance(producer, PrintedProducer))
-    partition = next((producer.partition for producer in producers), None)
+    of_partitions = [producer for producer in printed if isinstance(producer, PrintedProducer)]
+    producers, summary = open_first(producer for _, producer in of_partitions)
+    partition = next((partition for partition, producer in of_partitions if producer is producers[0]), None)
     notes = [f"the producers of {partition or 'a partition'} when the snapshot was written"]
     if partition is not None:
         steps = (explain_partition, describe_producers)
         notes += [f"next: {step(dump.origin, partition)}" for step in steps]
-    rows = map(_producer_row, producers)
+    rows = map(snapshot_row, producers)
     return _answer(
         dump,
         SnapshotRow,
@@ -180,16 +181,4 @@ def _snapshot(dump: Dump, printed: Sequence[PrintedProducer | BadLine]) -> Comma
         tuple(notes),
         summary,
         [bad_line for bad_line in printed if isinstance(bad_line, BadLine)],
-    )
-
-
-def _producer_row(producer: PrintedProducer) -> SnapshotRow:
-    return SnapshotRow(
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        current_transaction_start_offset=producer.txn_start_offset,
-        latest_coordinator_epoch=present(producer.coordinator_epoch),
-        last_sequence=present(producer.last_sequence),
-        last_offset=present(producer.last_offset),
-        last_timestamp_ms=present(producer.last_timestamp_ms),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from txnwatch.cli.output import LeftOut, Name, NotChecked, Time
 from txnwatch.state.model.values import (
@@ -158,22 +158,7 @@ def batch_row(header: BatchHeader, marker: EndTransactionMarker | None) -> Batch
 _MOST_PROBLEMS: Final = 20
 
 
-class OpenProducer(Protocol):
-    """A producer of a snapshot, from the file or from a dump of it."""
-
-    @property
-    def producer_id(self) -> ProducerId:
-        """Its id."""
-
-    @property
-    def txn_start_offset(self) -> Offset | None:
-        """Where its open transaction begins; None without one."""
-
-
-P = TypeVar("P", bound=OpenProducer)
-
-
-def open_first(producers: Iterable[P]) -> tuple[list[P], str]:
+def open_first(producers: Iterable[SnapshotProducer]) -> tuple[list[SnapshotProducer], str]:
     """Open transactions first, the oldest before all, because they are what the reader looks for; and their number."""
     ordered = sorted(
         producers,

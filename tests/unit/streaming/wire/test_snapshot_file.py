@@ -16,8 +16,8 @@ SNAPSHOT = a_snapshot([PRODUCER, IDLE_PRODUCER])
 
 def test_a_snapshot_shows_where_the_open_transaction_of_a_producer_begins() -> None:
     assert decode_snapshot(SNAPSHOT) == [
-        SnapshotProducer(7, 3, 41, 1_041, 1, 1_700_000_000_000, 5, 1_040),
-        SnapshotProducer(8, 0, None, None, 0, None, None, None),
+        SnapshotProducer(7, 3, 41, 1_041, 1_700_000_000_000, 5, 1_040),
+        SnapshotProducer(8, 0, None, None, None, None, None),
     ]
     assert decode_snapshot(a_snapshot([])) == []
 
