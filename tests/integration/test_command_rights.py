@@ -23,13 +23,13 @@ from support.acl_recipes import (
     WRITE_MARKERS,
     Right,
 )
+from support.answered import Answered
 from support.guarded_broker import (
     HANGING,
     IN_FORCE_S,
     LIVE,
     OWNER,
     USER,
-    Answered,
     Guarded,
     guarded_broker,
     missing_rights,

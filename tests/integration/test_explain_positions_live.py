@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from support.answered import answered
 from support.raw_producer import RawProducer
 from support.topics import commit_an_offset, create_topic, unique
-from txnwatch.cli.main import main
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
@@ -21,13 +20,12 @@ Ask = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def ask(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Ask:
-    def answered(*arguments: str) -> dict[str, Any]:
-        server = ("--bootstrap-server", kafka.bootstrap_servers, "--format", "json", "--fail-on-found")
-        assert main(["explain", *arguments, *server]) == 0
-        row: dict[str, Any] = json.loads(capsys.readouterr().out)["rows"][0]
-        return row
+    def asked(*target: str) -> dict[str, Any]:
+        found = answered(capsys, "explain", *target, "--bootstrap-server", kafka.bootstrap_servers, "--fail-on-found")
+        assert found.code == 0
+        return found.row
 
-    return answered
+    return asked
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
+from support.answered import answered
 from support.kafka_faults import end_by_hand, stray_write
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
@@ -57,13 +57,12 @@ def hang(cluster: Cluster) -> Iterator[tuple[RawProducer, TopicPartition]]:
 
 @pytest.fixture
 def ask(old: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Ask:
-    def answered(*arguments: str, code: int) -> dict[str, Any]:
-        server = ("--bootstrap-server", old.bootstrap_servers, "--format", "json", "--fail-on-found")
-        assert main(["explain", *arguments, *server]) == code
-        row: dict[str, Any] = json.loads(capsys.readouterr().out)["rows"][0]
-        return row
+    def asked(*target: str, code: int) -> dict[str, Any]:
+        found = answered(capsys, "explain", *target, "--bootstrap-server", old.bootstrap_servers, "--fail-on-found")
+        assert found.code == code
+        return found.row
 
-    return answered
+    return asked
 
 
 def is_hang(row: dict[str, Any], producer: RawProducer, partition: TopicPartition) -> bool:
@@ -108,10 +107,9 @@ def test_a_timestamp_that_cannot_be_right_makes_no_age_of_decades(
     producer.produce(partition, timestamp_ms=TimestampMs(stamp_ms))
     row = ask(str(partition), code=3)
     assert "Its last write was after 20" in " ".join(row["text"])
-    server = ("--bootstrap-server", old.bootstrap_servers)
-    assert main(["find-hanging", "--topic", partition.topic, *server, "--format", "json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["rows"]
-    assert (found["last_timestamp_ms"], found["duration_ms"] < 60_000) == (stamp_ms, True)
-    assert main(["find-hanging", "--topic", partition.topic, *server]) == 0
+    command = ("find-hanging", "--topic", partition.topic, "--bootstrap-server", old.bootstrap_servers)
+    found = answered(capsys, *command)
+    assert (found.code, found.row["last_timestamp_ms"], found.row["duration_ms"] < 60_000) == (0, stamp_ms, True)
+    assert main(command) == 0
     assert f"{partition}: the timestamp of the last write cannot be when it was written" in capsys.readouterr().out
     end_by_hand(cluster, partition, producer.producer_id, commit=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from support.answered import answered
 from support.group_protocols import StreamsMember
 from support.kafka_faults import end_by_hand, late_write_after_abort
 from support.plans import FollowUpReads
 from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
-from txnwatch.cli.main import main
 from txnwatch.state.model.incident import AffectedGroup, GroupState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
@@ -56,13 +55,12 @@ def group(
 
 @pytest.fixture
 def ask(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Ask:
-    def answered(*arguments: str) -> dict[str, Any]:
-        server = ("--bootstrap-server", kafka.bootstrap_servers, "--format", "json", "--fail-on-found")
-        assert main([*arguments, *server]) == 3
-        row: dict[str, Any] = json.loads(capsys.readouterr().out)["rows"][0]
-        return row
+    def asked(*command: str) -> dict[str, Any]:
+        found = answered(capsys, *command, "--bootstrap-server", kafka.bootstrap_servers, "--fail-on-found")
+        assert found.code == 3
+        return found.row
 
-    return answered
+    return asked
 
 
 def test_a_group_that_has_committed_nothing_is_hurt_by_a_hang_at_the_start(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from support.answered import Answered, answered
 from support.gate import Gate, GatedKafka
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.watch import RunningWatch, events_of
-from txnwatch.cli.main import main
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 
 
@@ -35,15 +33,14 @@ def hidden_log(clusters: Clusters, gate: Gate, tmp_path_factory: pytest.TempPath
     clusters.end("hidden_log")
 
 
-def asked(gate: Gate, capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, dict[str, Any]]:
-    code = main([*command, "--bootstrap-server", gate.address, "--format", "json"])
-    return code, json.loads(capsys.readouterr().out)
+def asked(gate: Gate, capsys: pytest.CaptureFixture[str], *command: str) -> Answered:
+    return answered(capsys, *command, "--bootstrap-server", gate.address)
 
 
 def test_a_new_cluster_has_no_verdict(gate: Gate, hidden_log: GatedKafka, capsys: pytest.CaptureFixture[str]) -> None:
     assert hidden_log.bootstrap_servers
     for command in ("find-hanging", "list"):
-        code, answer = asked(gate, capsys, command)
+        code, answer, _ = asked(gate, capsys, command)
         assert (code, answer["complete"], answer["rows"]) == (0, True, [])
 
 
@@ -59,13 +56,13 @@ def a_healthy_transaction(hidden_log: GatedKafka) -> TopicPartition:
 
 @pytest.mark.usefixtures("healthy")
 def test_a_healthy_transaction_is_not_hanging(gate: Gate, capsys: pytest.CaptureFixture[str]) -> None:
-    code, answer = asked(gate, capsys, "find-hanging")
+    code, answer, _ = asked(gate, capsys, "find-hanging")
     assert (code, answer["complete"], answer["rows"]) == (1, False, [])
     why = " ".join(missing["why"] for missing in answer["not_checked"])
     assert f"{TRANSACTION_STATE_TOPIC}: no broker shows it" in why
     assert asked(gate, capsys, "list")[1]["complete"] is False
-    _, answer = asked(gate, capsys, "doctor")
-    (row,) = [row for row in answer["rows"] if row["subject"] == f"Read on topic {TRANSACTION_STATE_TOPIC}"]
+    rows = asked(gate, capsys, "doctor").answer["rows"]
+    (row,) = [row for row in rows if row["subject"] == f"Read on topic {TRANSACTION_STATE_TOPIC}"]
     assert (row["status"], "nothing is proven" in row["detail"]) == ("missing", True)
 
 

@@ -66,11 +66,7 @@ def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def ask(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Answer]]:
     """A command as the user: its exit code and its JSON; empty if the command ended with an error."""
-
-    def answer(*command: str) -> tuple[int, Answer]:
-        return guarded.ask(capsys, *command)[:2]
-
-    return answer
+    return lambda *command: guarded.ask(capsys, *command)[:2]
 
 
 def without(right: Right) -> tuple[Right, ...]:

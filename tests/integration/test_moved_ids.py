@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from support.answered import Answered, answered
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import FAILOVER_S, admin_of, create_topic, unique
@@ -24,7 +24,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
-Ask = Callable[..., tuple[int, dict[str, Any]]]
+Ask = Callable[..., Answered]
 BEFORE, AFTER = 4, 8
 
 
@@ -39,12 +39,7 @@ def changed(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def ask(changed: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Ask:
-    def asked(*arguments: str) -> tuple[int, dict[str, Any]]:
-        code = main([*arguments, "--bootstrap-server", changed.bootstrap_servers, "--format", "json"])
-        out, err = capsys.readouterr()
-        return code, json.loads(out) if out else {"error": err}
-
-    return asked
+    return lambda *command: answered(capsys, *command, "--bootstrap-server", changed.bootstrap_servers)
 
 
 def is_moved(name: str) -> bool:
@@ -78,7 +73,7 @@ def test_what_happened_is_said_and_the_printed_step_ends_it(
     producer, at = begun(changed)
     name = producer.transactional_id
     was, belongs = (f"{TRANSACTION_STATE_TOPIC}-{coordinator_partition(name, count)}" for count in (BEFORE, AFTER))
-    code, answer = ask("explain", name)
+    code, answer, _ = ask("explain", name)
     assert "After the next restart of the brokers none does" in answer["rows"][0]["text"][-2]
 
     changed.stop()
@@ -86,7 +81,7 @@ def test_what_happened_is_said_and_the_printed_step_ends_it(
     eventually(lambda: ask("explain", name)[1].get("rows", [{}])[0].get("state") == "hanging", FAILOVER_S, "the hang")
     where = f"in {was}, and with {AFTER} partitions it belongs to {belongs}"
     for target in (("explain", name), ("explain", "--transactional-id", name), ("explain", str(at))):
-        code, answer = ask(*target)
+        code, answer, _ = ask(*target)
         (row,) = answer["rows"]
         text = " ".join(row["text"])
         assert (code, row["state"]) == (0, "hanging")
@@ -98,14 +93,14 @@ def test_what_happened_is_said_and_the_printed_step_ends_it(
         (step,) = row["steps"]
         assert step["text"].startswith("If it was not, write the ABORT marker")
         assert step["command"] == row["next"]
-    code, answer = ask("find-hanging")
+    code, answer, _ = ask("find-hanging")
     (found,) = answer["rows"]
     assert (found["outcome_doubt"], found["outcome"], found["safe"]) == ("ongoing_moved", row["outcome"], row["safe"])
-    code, answer = ask("abort", "--topic", at.topic, "--partition", "0", "--start-offset", "0", "--dry-run")
+    code, answer, _ = ask("abort", "--topic", at.topic, "--partition", "0", "--start-offset", "0", "--dry-run")
     assert (code, row["safe"] in answer["rows"][0]["detail"]) == (0, True)
-    code, answer = ask("fence", name, "--dry-run")
-    assert (code, "A fence would create the id again" in answer["error"]) == (1, True)
-    code, answer = ask("decode", "--transactional-id", name)
+    code, _, error = ask("fence", name, "--dry-run")
+    assert (code, "A fence would create the id again" in error) == (1, True)
+    code, answer, _ = ask("decode", "--transactional-id", name)
     assert code == 0
     states = [(row["partition"], row["transaction_state"]) for row in answer["rows"]]
     assert states == [(coordinator_partition(name, BEFORE), state) for state in ("Empty", "Ongoing")]
@@ -116,7 +111,7 @@ def test_what_happened_is_said_and_the_printed_step_ends_it(
     assert misplaced(ask("doctor")[1]) == [], "the audit alone checks it"
     with contextlib.closing(connect(changed)) as cluster:
         RawProducer(cluster, name).init()
-    code, answer = ask("explain", name)
+    code, answer, _ = ask("explain", name)
     (again,) = answer["rows"]
     assert (again["state"], again["next"]) == ("hanging", row["next"]), "the former producer id has open data"
     assert "Its application has started again since" in " ".join(again["text"])

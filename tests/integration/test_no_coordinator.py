@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
+from support.answered import Answered, answered
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import FAILOVER_S, await_leader, coordinated_by, create_topic, unique
 from support.waiting import eventually
-from txnwatch.cli.main import main
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
@@ -29,21 +27,13 @@ def kafka2(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def ask(kafka2: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[str, Any]]]:
-    """A command's exit code and envelope."""
-
-    def asked(*arguments: str) -> tuple[int, dict[str, Any]]:
-        code = main([*arguments, "--bootstrap-server", kafka2.bootstrap_servers, "--format", "json"])
-        return code, json.loads(capsys.readouterr().out)
-
-    return asked
+def ask(kafka2: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answered]:
+    return lambda *command: answered(capsys, *command, "--bootstrap-server", kafka2.bootstrap_servers)
 
 
 @pytest.mark.long
 def test_ids_whose_coordinators_partition_has_no_leader_are_not_silently_missing(
-    kafka2: EmbeddedKafka,
-    ask: Callable[..., tuple[int, dict[str, Any]]],
-    capsys: pytest.CaptureFixture[str],
+    kafka2: EmbeddedKafka, ask: Callable[..., Answered]
 ) -> None:
     with contextlib.closing(connect(kafka2)) as cluster:
         (partition,) = create_topic(cluster, unique("named"), replicas=[[1]])
@@ -58,7 +48,7 @@ def test_ids_whose_coordinators_partition_has_no_leader_are_not_silently_missing
         assert lost
 
         def listed(*arguments: str) -> tuple[int, set[str]]:
-            code, answer = ask(*arguments)
+            code, answer, _ = ask(*arguments)
             found = {row["transactional_id"] for row in answer["rows"]} & names
             assert answer["complete"] is (code == 0)
             assert code or found == names, "whole, and it is missing"
@@ -76,8 +66,8 @@ def test_ids_whose_coordinators_partition_has_no_leader_are_not_silently_missing
                 lost, "has no leader: its ids cannot be listed until one of its replicas is back: broker 2"
             )
         for command in (("explain", there.transactional_id), ("fence", there.transactional_id, "--dry-run")):
-            assert main([*command, "--bootstrap-server", kafka2.bootstrap_servers]) == 1
-            assert "Bring broker 2 back: no other broker may lead it." in capsys.readouterr().err
+            code, _, error = ask(*command)
+            assert (code, "Bring broker 2 back: no other broker may lead it." in error) == (1, True)
 
         kafka2.start_broker(2)
         eventually(lambda: listed("list")[0] == listed(*describe)[0] == 0, FAILOVER_S, "everything to be listed")

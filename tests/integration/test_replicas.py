@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from support.answered import Answered, answered
 from support.kafka_faults import stray_write
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators, whole
 from support.topics import FAILOVER_S, await_leader, coordinated_by, create_topic, unique
 from support.waiting import eventually
-from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, DurationMs, TopicPartition
 from txnwatch.streaming.admin.replicas import read_replicas
@@ -23,7 +22,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import await_end, set_verification
 
-Ask = Callable[..., tuple[int, dict[str, Any]]]
+Ask = Callable[..., Answered]
 TWO = {"min.insync.replicas": "2"}
 PROPERTIES = {
     "default.replication.factor": "3",
@@ -45,12 +44,7 @@ def short3(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def ask(short3: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Ask:
-    def asked(*arguments: str) -> tuple[int, dict[str, Any]]:
-        code = main([*arguments, "--bootstrap-server", short3.bootstrap_servers, "--format", "json"])
-        out, err = capsys.readouterr()
-        return code, json.loads(out) if out else {"error": err}
-
-    return asked
+    return lambda *command: answered(capsys, *command, "--bootstrap-server", short3.bootstrap_servers)
 
 
 def in_sync(cluster: Cluster, at: TopicPartition) -> tuple[int, ...]:
@@ -72,10 +66,9 @@ def begun(cluster: Cluster, at: TopicPartition) -> RawProducer:
 
 
 def explained(ask: Ask, *target: str) -> dict[str, Any]:
-    code, answer = ask("explain", *target)
-    assert code == 0, answer
-    (row,) = answer["rows"]
-    return dict(row)
+    found = ask("explain", *target)
+    assert found.code == 0, found
+    return found.row
 
 
 SHORT = "1 of 2 in sync (broker 2 is missing), min.insync.replicas 2"
@@ -104,24 +97,23 @@ def test_the_missing_broker_is_named_and_the_last_replica_is_not_restarted(short
             assert f"{short}: {SHORT}: neither a marker nor a record with acks=all can be written." in row["text"]
             assert (steps_of(row), row["next"]) == ([BACK], None), "and no step that restarts broker 1"
             assert row["ends_by_itself"] != "yes"
-        code, answer = ask("fence", deciding.transactional_id, "--dry-run")
+        code, answer, _ = ask("fence", deciding.transactional_id, "--dry-run")
         assert (code, BACK in answer["rows"][0]["detail"]) == (5, True), "the fence would wait for its marker"
         row = explained(ask, str(hung))
         assert (row["state"], row["producer_id"], steps_of(row)[0]) == ("hanging", hang.producer_id, f"1. {BACK}")
         assert ask("fence", hang.transactional_id, "--yes")[0] == 0, "the log has two in-sync replicas"
         at = ("--topic", hung.topic, "--partition", "0", "--producer-id", str(hang.producer_id))
         for flags in (("--dry-run",), ("--yes", "--accept-unknown-outcome")):
-            code, answer = ask("abort", *at, *flags)
+            code, answer, _ = ask("abort", *at, *flags)
             assert code == 5, "the leader would answer NOT_ENOUGH_REPLICAS"
             assert answer["rows"][0]["detail"].endswith(BACK)
-        code, answer = ask("explain", str(lost))
+        code, _, error = ask("explain", str(lost))
         assert code == 1
-        assert "no leader (replicas on broker 2, in sync last: broker 2)" in answer["error"]
-        assert "Bring broker 2 back: no other broker may lead it." in answer["error"]
-        code, answer = ask("explain", lost.topic)
+        assert "no leader (replicas on broker 2, in sync last: broker 2)" in error
+        assert "Bring broker 2 back: no other broker may lead it." in error
+        code, answer, _ = ask("explain", lost.topic)
         assert (code, steps_of(answer["rows"][0])) == (1, ["Bring broker 2 back: no other broker may lead it."])
-        _, answer = ask("doctor")
-        of_partitions = [row for row in answer["rows"] if row["check"] in {"leader", "replicas"}]
+        of_partitions = [row for row in ask("doctor").answer["rows"] if row["check"] in {"leader", "replicas"}]
         rows = {name: row for row in of_partitions for name in row["subject"].split(", ")}
         assert rows[str(short)]["detail"].startswith(SHORT)
         assert (rows[str(short)]["status"], rows[str(short)]["fix"]) == ("warning", BACK)
@@ -139,7 +131,7 @@ def test_the_missing_broker_is_named_and_the_last_replica_is_not_restarted(short
         assert (row["next"], row["ends_by_itself"]) == (None, "unknown")
         assert "It ends by itself" not in " ".join(row["text"])
         for flag in ("--dry-run", "--yes"):
-            code, answer = ask("fence", waiting.transactional_id, flag)
+            code, answer, _ = ask("fence", waiting.transactional_id, flag)
             assert code == 5, "it would be answered with COORDINATOR_NOT_AVAILABLE"
             assert "Bring broker 2 or 3 back; do not restart broker 1." in answer["rows"][0]["detail"]
         assert state_of(cluster, waiting.transactional_id) is TransactionState.ONGOING

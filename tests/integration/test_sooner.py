@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from contextlib import closing
 from itertools import takewhile
@@ -12,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
+from support.answered import answered
 from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
-from txnwatch.cli.main import main
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
 from txnwatch.state.model.transaction import DescribedTransaction
@@ -31,9 +30,8 @@ NEW = 5  # the version of EndTxn that raises the producer epoch
 
 
 def ask(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
-    code = main([*arguments, "--bootstrap-server", kafka.bootstrap_servers, "--format", "json"])
-    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
-    return code, row
+    found = answered(capsys, *arguments, "--bootstrap-server", kafka.bootstrap_servers)
+    return found.code, found.row
 
 
 def is_open(cluster: Cluster, name: str) -> bool:

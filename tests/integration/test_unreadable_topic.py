@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from support.acl_recipes import PUBLISH, READ_DATA, WATCH, Right
-from support.guarded_broker import HANGING, IN_FORCE_S, LIVE, Answered, Guarded, guarded_broker, missing_rights
+from support.answered import Answered
+from support.guarded_broker import HANGING, IN_FORCE_S, LIVE, Guarded, guarded_broker, missing_rights
 from support.kafka_faults import stray_write
 from support.servers import Clusters, connect
 from support.topics import create_topic

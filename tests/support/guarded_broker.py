@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from support.acl_recipes import Grants
+from support.answered import Answered, answered
 from support.kafka_faults import stray_write
 from support.raw_producer import CURRENT_TIMESTAMP, RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import commit_an_offset, create_topic
-from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.state.model.values import TimestampMs
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
@@ -34,14 +33,6 @@ PROPERTIES = {
 LIVE, HANGING, OWNER = "orders-healthy", "orders-hanging", "the-owner"
 
 
-class Answered(NamedTuple):
-    """What a command has answered: its JSON, empty if it ended with an error; and its lines on standard error."""
-
-    code: int
-    answer: dict[str, Any]
-    error: str
-
-
 @dataclass(frozen=True)
 class Guarded:
     """The broker, and the rights of the user. `LIVE` has a transaction of the id `OWNER`, `HANGING` has a hang."""
@@ -57,9 +48,7 @@ class Guarded:
 
     def ask(self, capsys: pytest.CaptureFixture[str], *command: str) -> Answered:
         """A command as the user."""
-        code = main([*command, *self.connection, "--format", "json"])
-        out, error = capsys.readouterr()
-        return Answered(code, json.loads(out) if out else {}, error)
+        return answered(capsys, *command, *self.connection)
 
     def ensure_events_topic(self) -> None:
         """Creates the events topic, if it is not there."""
