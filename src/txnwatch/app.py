@@ -37,7 +37,6 @@ from txnwatch.state.audit.exposure_rows import PeriodicAudit
 from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.incidents.past_incidents import IncidentHistory
-from txnwatch.state.incidents.speaking import UNHEARD_MS
 from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.facts import DataRead
 from txnwatch.state.model.findings import BucketCount, CensusReason, Finding
@@ -164,6 +163,11 @@ class Watch:
     def instance(self) -> str:
         """The name of this watch in heartbeats and abort decisions: host name and checkpoint."""
         return f"{socket.gethostname()}:{redacted(self.checkpoint)}"
+
+    @property
+    def _group(self) -> tuple[str, str]:
+        """The cluster and the topics: of the instances with the same ones, one speaks."""
+        return self.cluster_id, self.options.topics_digest
 
     @property
     def spark_log(self) -> Path:
@@ -383,7 +387,7 @@ class Watch:
             undelivered=ledger.topic.waiting,
             targets=[_target_row(outbox) for outbox in ledger.outboxes],
             speaks=ledger.speaks,
-            speaker=self._speaker(now_ms),
+            speaker=self.instance if ledger.speaks else self._listening.speaker(self._group, now_ms),
             topics=self.sinks.topics or {topic.name: len(topic.partitions) for topic in self.topics},
         )
         self.page.take(emitted, seen, now_ms)
@@ -394,20 +398,6 @@ class Watch:
             self._audit.start()
             self._slow_batches.on_batch(emitted)
         self.batches += 1
-
-    def _speaker(self, now_ms: TimestampMs) -> str | None:
-        """The instance that publishes events, by its last heartbeat; None if none was heard within a minute."""
-        assert self.sinks is not None
-        if self.sinks.ledger.speaks:
-            return self.instance
-        same = (self.cluster_id, self.options.topics_digest)
-        heard = [
-            beat
-            for beat in self._listening.heartbeats.values()
-            if beat.speaks and (beat.cluster_id, beat.topics_digest) == same and now_ms - beat.time_ms < UNHEARD_MS
-        ]
-        last = max(heard, key=lambda beat: beat.time_ms, default=None)
-        return last.instance if last is not None else None
 
     def _published(self) -> Iterator[TopicRecord]:
         """The records of the events topic."""

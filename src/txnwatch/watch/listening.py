@@ -10,6 +10,7 @@ from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.delivery.outbox import FailingTarget
 from txnwatch.state.incidents.heartbeat import MOST_NAME, MOST_NAMES, Heartbeat, TopicRecord
 from txnwatch.state.incidents.past_incidents import IncidentHistory
+from txnwatch.state.incidents.speaking import UNHEARD_MS
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
@@ -73,6 +74,16 @@ class EventListener:
             else:
                 yield record
         self.passed_over.report_when_due()
+
+    def speaker(self, group: tuple[str, str], now_ms: TimestampMs) -> str | None:
+        """The instance that publishes the events of a cluster and a digest of topics; None if none was heard lately."""
+        heard = [
+            beat
+            for beat in self.heartbeats.values()
+            if beat.speaks and (beat.cluster_id, beat.topics_digest) == group and now_ms - beat.time_ms < UNHEARD_MS
+        ]
+        last = max(heard, key=lambda beat: beat.time_ms, default=None)
+        return last.instance if last is not None else None
 
     def remove_expired_heartbeats(
         self, retention_ms: DurationMs, now_ms: TimestampMs, bury: Callable[[list[str]], None]
