@@ -31,7 +31,7 @@ from txnwatch.streaming.source.options import parse_options
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 NAME = "secured"
-LISTENERS = {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL"}
+LISTENERS = {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL", "BOTH": "SASL_SSL"}
 USER, PASSWORD = "alice", 'pass"word; with = \\ signs'
 DOUBT = r"\(is security.protocol=PLAINTEXT right for this listener\?\)"
 Properties = dict[str, str]
@@ -68,9 +68,11 @@ def secured(
         "ssl.truststore.location": str(authority.certificate),
         "listener.name.mutual.ssl.client.auth": "required",
         "connections.max.idle.ms": "2000",
-        "listener.name.sasl.plain.sasl.jaas.config": plain(**{f"user_{USER}": PASSWORD}).replace("\\", "\\\\"),
-        "listener.name.sasl.scram-sha-256.sasl.jaas.config": scram(),
     }
+    for listener in ("sasl", "both"):
+        users = plain(**{f"user_{USER}": PASSWORD})
+        properties[f"listener.name.{listener}.plain.sasl.jaas.config"] = users.replace("\\", "\\\\")
+        properties[f"listener.name.{listener}.scram-sha-256.sasl.jaas.config"] = scram()
     directory = tmp_path_factory.mktemp(NAME)
     kafka = clusters.start(NAME, lambda: EmbeddedKafka(directory, listeners=LISTENERS, properties=properties))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2})
@@ -87,23 +89,36 @@ def trust(authority: Authority) -> Properties:
     return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority.certificate)}
 
 
-def with_plain(username: str = USER, password: str = PASSWORD) -> Properties:
+@pytest.fixture
+def client_keys(authority: Authority) -> Properties:
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(authority.issue("client", "DNS:client"))}
+
+
+def with_plain(protocol: str, username: str = USER, password: str = PASSWORD) -> Properties:
     return {
-        "security.protocol": "SASL_PLAINTEXT",
+        "security.protocol": protocol,
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": plain(username=username, password=password),
     }
 
 
-def with_scram(username: str = USER, password: str = PASSWORD, bits: int = 256) -> Properties:
+def with_scram(protocol: str, username: str = USER, password: str = PASSWORD, bits: int = 256) -> Properties:
     return {
-        "security.protocol": "SASL_PLAINTEXT",
+        "security.protocol": protocol,
         "sasl.mechanism": f"SCRAM-SHA-{bits}",
         "sasl.jaas.config": scram(username=username, password=password),
     }
 
 
 WITH_TLS = {"security.protocol": "SSL"}
+GOOD = {
+    "SASL/PLAIN": ("SASL", with_plain("SASL_PLAINTEXT")),
+    "SASL/SCRAM-SHA-256": ("SASL", with_scram("SASL_PLAINTEXT")),
+    "TLS": ("TLS", WITH_TLS),
+    "TLS with a client certificate": ("MUTUAL", WITH_TLS),
+    "SASL/PLAIN over TLS": ("BOTH", with_plain("SASL_SSL")),
+    "SASL/SCRAM-SHA-256 over TLS": ("BOTH", with_scram("SASL_SSL")),
+}
 
 
 def endpoint_of(kafka: EmbeddedKafka, listener: str) -> str:
@@ -117,13 +132,23 @@ def connect_to(endpoint: str | Endpoint, properties: Mapping[str, str], timeout_
         cluster.refresh()
 
 
-def test_a_password_with_signs_reaches_the_cluster_without_tls_on_both_connections(secured: EmbeddedKafka) -> None:
-    endpoint, properties = Endpoint.parse(secured.listener("SASL")), with_scram()
-    with contextlib.closing(Cluster([endpoint], security_of(properties))) as cluster:
+@pytest.mark.parametrize(("listener", "properties"), GOOD.values(), ids=GOOD.keys())
+def test_the_right_settings_reach_the_cluster_and_its_partitions(
+    secured: EmbeddedKafka, trust: Properties, client_keys: Properties, listener: str, properties: Properties
+) -> None:
+    endpoint = Endpoint.parse(secured.listener(listener))
+    with contextlib.closing(Cluster([endpoint], security_of({**trust, **client_keys, **properties}))) as cluster:
         assert cluster.refresh().brokers == {1: endpoint}, "a listener advertises itself"
-        assert listed(cluster, TopicPartition(TRANSACTION_STATE_TOPIC, 0)).leader == 1
-    given = {f"kafka.{name}": value for name, value in properties.items()}
-    servers = {"kafka.bootstrap.servers": str(endpoint), "subscribePattern": ".*"}
+        partition = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+        assert listed(cluster, partition).leader == 1
+
+
+@pytest.mark.parametrize(("listener", "properties"), GOOD.values(), ids=GOOD.keys())
+def test_the_same_settings_serve_librdkafka(
+    secured: EmbeddedKafka, trust: Properties, client_keys: Properties, listener: str, properties: Properties
+) -> None:
+    given = {f"kafka.{name}": value for name, value in {**trust, **client_keys, **properties}.items()}
+    servers = {"kafka.bootstrap.servers": secured.listener(listener), "subscribePattern": ".*"}
     admin = AdminClient({**librdkafka_config(parse_options({**given, **servers})), "log_level": 2})
     assert TRANSACTION_STATE_TOPIC in admin.list_topics(timeout=10.0).topics
 
@@ -131,12 +156,12 @@ def test_a_password_with_signs_reaches_the_cluster_without_tls_on_both_connectio
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        (with_plain(password="guessed"), f"refused user '{USER}': .*[Ii]nvalid username or password"),
-        (with_plain(username="mallory"), "refused user 'mallory': .*[Ii]nvalid username or password"),
-        (with_scram(password="guessed"), f"refused user '{USER}': .*invalid credentials"),
-        (with_scram(username="mallory"), "refused user 'mallory': .*invalid credentials"),
+        (with_plain("SASL_PLAINTEXT", password="guessed"), f"refused user '{USER}': .*[Ii]nvalid username or password"),
+        (with_plain("SASL_PLAINTEXT", username="mallory"), "refused user 'mallory': .*[Ii]nvalid username or password"),
+        (with_scram("SASL_PLAINTEXT", password="guessed"), f"refused user '{USER}': .*invalid credentials"),
+        (with_scram("SASL_PLAINTEXT", username="mallory"), "refused user 'mallory': .*invalid credentials"),
         (
-            with_scram(bits=512),
+            with_scram("SASL_PLAINTEXT", bits=512),
             "refused SASL mechanism SCRAM-SHA-512: UNSUPPORTED_SASL_MECHANISM, it offers PLAIN, SCRAM-SHA-256",
         ),
     ],
@@ -153,7 +178,7 @@ def test_wrong_credentials_are_refused_with_the_brokers_message(
 @pytest.mark.parametrize(
     ("listener", "properties", "reason"),
     [
-        ("SASL", with_plain(password="guessed"), "[Ii]nvalid username or password"),
+        ("SASL", with_plain("SASL_PLAINTEXT", password="guessed"), "[Ii]nvalid username or password"),
         ("TLS", WITH_TLS, "certificate verify failed"),
         ("PLAINTEXT", WITH_TLS, "connecting to a PLAINTEXT broker listener"),
         ("TLS", {}, DOUBT),
@@ -173,7 +198,7 @@ def test_a_reader_of_the_events_topic_names_why_it_cannot_connect(
 
 def test_a_password_is_never_in_the_message(secured: EmbeddedKafka) -> None:
     with pytest.raises(AuthorizationError) as refused:
-        connect_to(secured.listener("SASL"), with_plain(password="the-guessed-one"))
+        connect_to(secured.listener("SASL"), with_plain("SASL_PLAINTEXT", password="the-guessed-one"))
     assert "the-guessed-one" not in str(refused.value)
 
 
@@ -229,7 +254,7 @@ def test_a_certificate_file_that_cannot_be_used_is_a_config_error_that_names_it(
         ("PLAINTEXT", WITH_TLS, BrokerError, r"\(is security.protocol=SSL right for this listener\?\)"),
         (
             "PLAINTEXT",
-            with_plain(),
+            with_plain("SASL_PLAINTEXT"),
             AuthorizationError,
             r"ILLEGAL_SASL_STATE \(is security.protocol=SASL_PLAINTEXT right for this listener\?\)",
         ),
