@@ -240,7 +240,10 @@ class KafkaOperatorsTopic:
             self._take(log.history())
 
     def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
-        """See OperatorsTopic. It is the one that a command has shown, whose rule this is."""
+        """See OperatorsTopic. The rule is that of what a command shows; one without room for our events is left out.
+
+        One whose id is not the computed one may be forged.
+        """
         return said_about(incident, self.open_incidents(lambda event: is_usable(event, incident.cluster_id, None)))
 
     def open_incidents(self, is_wanted: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:

@@ -40,6 +40,7 @@ class SpanEvent(StrEnum):
     MARKER = "a marker above its start is read"
     MARKER_OF_NEXT = "a marker above its start is read, and a later transaction has absorbed the span"
     PARTITION_GONE = "its partition was deleted, or its topic re-created"
+    NOT_LISTED = "a complete round of the census does not have its partition, and only a census knows the span"
     TRUNCATED_AWAY = "the log is truncated at its start or below"
     TRUNCATED_ABOVE = "the log is truncated above its start"
     RANGE_LOST = "a range of the log is lost"
@@ -82,6 +83,11 @@ EFFECTS: dict[SpanEvent, Effect] = {
     ),
     SpanEvent.MARKER_OF_NEXT: Effect(SpanEnd.ABSORBED, "the marker of the later transaction decides all data below it"),
     SpanEvent.PARTITION_GONE: Effect(SpanEnd.PARTITION_GONE, "its data no longer exists"),
+    SpanEvent.NOT_LISTED: Effect(
+        SpanEnd.NOT_LISTED,
+        "its topic is deleted, or it was hidden when txnwatch started: a fresh read that names it decides about the "
+        "incident. A census opens the span again once the topic is shown",
+    ),
     SpanEvent.TRUNCATED_AWAY: Effect(SpanEnd.TRUNCATED, "its data no longer exists"),
     SpanEvent.TRUNCATED_ABOVE: Effect(
         None,
@@ -527,7 +533,7 @@ def _opened_by_census(
 
 def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
     """The producer after a complete round of the census that found no such partition; only a census knows its span."""
-    return after_event(producer, partition, producer.spans[partition], SpanEvent.PARTITION_GONE)
+    return after_event(producer, partition, producer.spans[partition], SpanEvent.NOT_LISTED)
 
 
 def not_described(

@@ -54,9 +54,9 @@ from txnwatch.state.text import cut, quoted, some
 #   * If neither names P, P may be new, and its first record may be what was not read. Then only the whole listing
 #     answers. The same applies until each partition was read to an end once.
 #
-# What remains: a restored cluster, where the second id begins its first transaction in the moment between the last read
-# of its partition and the loss of its leader. Nobody can see this. The hang is told, and no abort is made, because an
-# abort waits for the whole listing (docs/decisions/0053).
+# What remains: a restored cluster, where one of the two ids begins its first transaction in the moment between the last
+# read of its partition and the loss of its leader. Nobody can see this. The hang is told, and no abort is made, because
+# an abort waits for the whole listing (docs/decisions/0053).
 
 _MISSING = Problem("it was not described")
 _IDS_NAMED = 5

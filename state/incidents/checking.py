@@ -168,8 +168,8 @@ class FollowUp:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an incident is over, but the log has not shown its end yet."""
-        return bool(self._gone)
+        """Whether an incident is over and the log has not shown its end yet, or its partition may be deleted."""
+        return bool(self._gone or self._absences)
 
     def look(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
         """Reads open incidents again. An end that the log should show is returned only if the log does not show it."""

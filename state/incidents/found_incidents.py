@@ -104,13 +104,21 @@ class SpanIncidents:
     unread: list[SpanEnded] = field(default_factory=list)
 
     def end_over(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
-        """Ends incidents whose span has ended, and drops the findings about it."""
+        """Ends incidents whose span has ended, and drops the findings about it.
+
+        Where only a census knew the span and no longer lists its partition, the topic may be hidden: a check of the
+        incident reads it by its name now, and ends it if it is deleted.
+        """
         book = self.book
         over = [*self.unread, *(finding for finding in emitted if isinstance(finding, SpanEnded))]
         keyed = [(end, _key_of_end(end)) for end in over]
         ends = [
             (end, key, open_incident) for end, key in keyed if (open_incident := self._ended_by(end, key)) is not None
         ]
+        checked = {key for end, key, _ in ends if end.how is SpanEnd.NOT_LISTED}
+        if checked:
+            self.checks.not_after(now_ms)
+        ends = [ended for ended in ends if ended[1] not in checked]
         ends, self.unread = yield from ask(Within(END_BUDGET_MS, with_closing_markers(book, ends)))
         names = {incident.transactional_id for ended, _, incident in ends if ended.how is SpanEnd.MARKER}
         named = sorted(name for name in names if name is not None)
@@ -121,7 +129,7 @@ class SpanIncidents:
             view = proof.candidate.view if proof is not None else None
             resolution = ending.span_resolution(ended, incident, owner, now_ms, view, ours)
             yield from end_found_here(book, incident, resolution, now_ms)
-        for key in {key for _, key in keyed}.difference(map(_key_of_end, self.unread)):
+        for key in {key for _, key in keyed}.difference(checked, map(_key_of_end, self.unread)):
             book.findings.over(key)
 
     def _ended_by(self, ended: SpanEnded, key: SpanKey) -> IncidentEvent | None:

@@ -34,6 +34,7 @@ class SpanEnd(StrEnum):
     TRUNCATED = "truncated"
     CENSUS = "census"  # the leader has nothing open there any more; the marker was not read
     PARTITION_GONE = "partition_gone"
+    NOT_LISTED = "not_listed"  # a round of the census does not have its partition: it is deleted, or hidden
 
 
 class SpanCandidate(Variant, frozen=True):

@@ -8,8 +8,8 @@ census.
 Scanned partitions are described when reading begins, every `heal_interval_s`, and when the job requests it: a last
 stable offset that does not move, a gap that only the leader can close, a refuted candidate, a failed census.
 Partitions that are not scanned, and scanned ones while they are behind, are described where their last stable offset
-stands (standing_looks.py), when a proof needs another check, every `census_interval_s`, and when one of them is
-deleted. A census costs three requests per leader.
+stands (standing_looks.py), when a proof needs another check, every `census_interval_s`, when the metadata shows them
+first or again, and when one of them is deleted. A census costs three requests per leader.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class SnapshotSchedule:
     _metadata: Metadata | None = None
     _counted: dict[TopicPartition, str] = field(default_factory=dict)
     _looked: dict[TopicPartition, LookedAt] = field(default_factory=dict)
-    _shown_again: AbstractSet[TopicPartition] = frozenset()  # what was open there may have ended while nobody looked
+    _newly_shown: AbstractSet[TopicPartition] = frozenset()  # what was open there may have ended while nobody looked
 
     def next_census(
         self, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
@@ -121,11 +121,9 @@ class SnapshotSchedule:
         is_healing = now_s >= self.heal_due_s
         if is_healing:
             self.heal_due_s = now_s + self.options.heal_interval_s
-        due_unscanned = (*wanted, *sorted(self._shown_again))
-        unscanned = (
-            self.watched if is_round else [partition for partition in due_unscanned if partition in self.watched]
-        )
-        self._shown_again = frozenset()
+        to_describe = (*wanted, *sorted(self._newly_shown))
+        unscanned = self.watched if is_round else [partition for partition in to_describe if partition in self.watched]
+        self._newly_shown = frozenset()
         asked = {
             partition: Asked(self.watched[partition], standing=following.standing.get(partition))
             for partition in unscanned
@@ -164,14 +162,14 @@ class SnapshotSchedule:
         """Applies the metadata, and the partitions that are beyond the budget: they are watched in the same way."""
         if metadata is self._metadata and looked == self._looked:
             return
+        shown = set(self.unscanned)
         if metadata is not self._metadata:
             self._take_metadata(metadata)
         self._metadata, self._looked = metadata, dict(looked)
         self.watched = {**self._counted, **{at: look.topic_id for at, look in looked.items()}}
-        absent = {at for at in looked if at.partition not in _shown_partitions(metadata, at.topic)}
-        missing = absent.union(partition for partition in self._counted if self.absences[partition.topic])
-        self._shown_again = self._shown_again | (self.missing - missing)
-        self.missing = missing
+        absent = {at for at, look in looked.items() if not _is_shown(metadata, at, look.topic_id)}
+        self.missing = absent.union(partition for partition in self._counted if self.absences[partition.topic])
+        self._newly_shown = self._newly_shown | (set(self.unscanned) - shown)
 
     def _take_metadata(self, metadata: Metadata) -> None:
         """The census-only partitions. Brokers learn of changes at different times, so one absence means nothing."""
@@ -197,9 +195,9 @@ class SnapshotSchedule:
         self.absences = Counter({name: self.absences[name] for name in topics})
 
 
-def _shown_partitions(metadata: Metadata, name: str) -> Collection[int]:
-    topic = metadata.topics.get(name)
-    return topic.partitions if topic is not None else ()
+def _is_shown(metadata: Metadata, partition: TopicPartition, topic_id: str) -> bool:
+    topic = metadata.topics.get(partition.topic)
+    return topic is not None and topic.topic_id == topic_id and partition.partition in topic.partitions
 
 
 def behind_at(following: SourceOffset) -> dict[TopicPartition, Position]:

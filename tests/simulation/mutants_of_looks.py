@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from unittest import mock
 
-from simulation.reader import WorldReader
+from simulation.reader import BatchResult, ReaderListing, WorldReader
 from simulation.run import USUAL
 from simulation.world import Setting, World
+from txnwatch.state.detection.span import EFFECTS, SpanEvent
 from txnwatch.state.model.facts import StandsAt
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import BarrierNumber, Problem, TopicPartition
@@ -60,7 +62,19 @@ class WhereItStandsIsAskedOnce(WithLooks):
     looks = AskedOnce
 
 
+class WhatIsNotListedIsDeleted(WorldReader):
+    """A topic that no round lists counts as deleted; it may have been hidden when the driver started."""
+
+    def attempt(self, found: ReaderListing) -> BatchResult:
+        gone = EFFECTS[SpanEvent.PARTITION_GONE]
+        with mock.patch.dict(EFFECTS, {SpanEvent.NOT_LISTED: gone}):
+            return super().attempt(found)
+
+
+HIDDEN = Setting(faults=frozenset({"topic hidden"}), rate=4.0)
+
 MUTANTS_OF_LOOKS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (WhereItStandsNobodyLooks, USUAL, 101),
     (WhereItStandsIsAskedOnce, USUAL, 101),
+    (WhatIsNotListedIsDeleted, HIDDEN, 0),
 )

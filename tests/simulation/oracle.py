@@ -12,7 +12,8 @@ ListOffsets has no topic id, so the end of the new log can be taken for that of 
 MISSED: the faults have ended, several batches have run, and a span without an outstanding marker has no candidate.
 MISSED WHILE BEHIND: the same on a partition that is still behind; a census must have shown the hang.
 NOT ENDED: the span of a candidate has ended, or a live transaction included it and has ended; this was never reported.
-FALSE END: the end of a hang by a marker was reported, and the span hung continuously.
+FALSE END: the end of a hang by a marker was reported, and the span hung continuously; or its partition is reported as
+deleted, and it is there.
 FALSE STRAY: a stray write was reported, but all data belongs to one transaction, never hung and never lost its marker.
 GAP: a gap never closed.
 UNTOLD HANG: nothing moves any more, or a part of the log has no leader. The owner of a true hang can be asked, and the
@@ -118,6 +119,9 @@ class Oracle:
     def _ended(self, ended: SpanEnded, result: BatchResult) -> None:
         """A marker that was read cannot end a span that hung before and after the batch."""
         name = self.reported.pop((ended.partition, ended.producer_id), None)
+        log = self.world.data.get(ended.partition)
+        if ended.how is SpanEnd.PARTITION_GONE and log is not None and log.topic_id == ended.span.topic_id:
+            self.problems.append(f"FALSE END: {ended.partition} is not deleted at barrier {result.barrier.number}")
         if ended.how is SpanEnd.MARKER and name is not None and self.world.hanging.get(name, END) <= result.before:
             self.problems.append(f"FALSE END: {name} at barrier {result.barrier.number}")
 
@@ -331,4 +335,4 @@ class Oracle:
         if at is None or at.topic_id != name.topic_id:
             return False
         producer = at.producers.get(name.producer_id)
-        return producer is not None and producer.open_start is not None
+        return producer is not None and producer.open_start is not None and producer.open_start <= name.start

@@ -62,7 +62,7 @@ def has_unread_owner(world: World, log: PartitionLog) -> bool:
 
 
 def _unreadable(world: World) -> set[int]:
-    """The producer ids of the records that are not read in log partitions without a leader."""
+    """The producer ids of unread records, in log partitions without a leader that were read to an end before."""
     return {producer_id for log in world.logs if not log.has_leader for producer_id in _unread(world, log)}
 
 

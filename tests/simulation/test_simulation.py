@@ -38,6 +38,7 @@ NEEDED = frozenset(
     {
         "candidate",
         "crash between batch and commit",
+        "driver starts again",
         "ended: absorbed",
         "a partition is far behind",
         "barrier left out",

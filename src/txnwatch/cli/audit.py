@@ -29,7 +29,8 @@ from txnwatch.state.audit.auditing import audit
 from txnwatch.state.audit.exposure_rows import AuditRow, row_of_exposure, summary
 from txnwatch.state.audit.exposures import Exposure, explained, of_the_week, unexplained, unexplained_line
 from txnwatch.state.audit.left_out import NO_CHECKS
-from txnwatch.state.model.errors import ConfigError, TxnwatchError
+from txnwatch.state.incidents.heartbeat import TopicRecord
+from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.text import Grantee
@@ -167,12 +168,13 @@ def _check_line(check: Any) -> CheckLine:  # noqa: ANN401 - AuditCheck
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     gc.disable()  # a log of a million records makes as many values, and none of them is in a cycle: half of the time
+    published = _published(parsed) if parsed.incidents else None
     try:
         facts = gather(cluster, parsed.max_log_bytes, parsed.topic.fullmatch if parsed.topic is not None else None)
         result = audit(facts)
     finally:
         gc.enable()
-    incidents, unread = _incidents(parsed, facts.now_ms) if parsed.incidents else (None, ())
+    incidents, unread = _incidents(published, facts.now_ms) if published is not None else (None, ())
     left = unexplained(result.exposures, incidents or ())
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     admin = Grantee(parsed.bootstrap_server, principal, is_configured=is_configured)
@@ -224,15 +226,22 @@ def _is_muted(exposure: Exposure, ignored: Sequence[tuple[str, str | None]]) -> 
     return any(exposure.check.name == check and subject in {None, exposure.key} for check, subject in ignored)
 
 
-def _incidents(
-    parsed: argparse.Namespace, now_ms: TimestampMs
-) -> tuple[list[IncidentEvent] | None, tuple[NotChecked, ...]]:
-    """The incidents of the last week; None if the events topic cannot be read, which hides no finding."""
+def _published(parsed: argparse.Namespace) -> Iterator[TopicRecord]:
+    """The records of the events topic; nothing is read yet, but wrong settings end the command.
+
+    Raises:
+        ConfigError: the settings of the events topic are wrong.
+    """
     from txnwatch.cli.events_access import read_events_topic  # noqa: PLC0415 - imports confluent_kafka
 
+    return read_events_topic(parsed)
+
+
+def _incidents(
+    published: Iterator[TopicRecord], now_ms: TimestampMs
+) -> tuple[list[IncidentEvent] | None, tuple[NotChecked, ...]]:
+    """The incidents of the last week; None if the events topic cannot be read, which hides no finding."""
     try:
-        return of_the_week(
-            (event for event in read_events_topic(parsed) if isinstance(event, IncidentEvent)), now_ms
-        ), ()
-    except TxnwatchError as exc:
+        return of_the_week((record for record in published if isinstance(record, IncidentEvent)), now_ms), ()
+    except BrokerError as exc:
         return None, (NotChecked("incidents of the last week", str(exc)),)

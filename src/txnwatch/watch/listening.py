@@ -76,7 +76,7 @@ class EventListener:
         self.passed_over.report_when_due()
 
     def speaker(self, group: tuple[str, str], now_ms: TimestampMs) -> str | None:
-        """The instance that publishes the events of a cluster and a digest of topics; None if none was heard lately."""
+        """The instance that speaks for a group: a cluster and the digest of topics; None if none was heard lately."""
         heard = [
             beat
             for beat in self.heartbeats.values()

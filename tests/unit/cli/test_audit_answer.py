@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Never
+from unittest import mock
 
 import pytest
 
@@ -12,7 +13,7 @@ from support.audited import facts, topic
 from txnwatch.cli import audit, events_access
 from txnwatch.cli.main import main
 from txnwatch.cli.output import CommandAnswer
-from txnwatch.state.model.errors import BrokerError, ConfigError, TxnwatchError
+from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.streaming.client.security import Security
 
 WARNED = facts(topic(replicas=[2]))
@@ -52,14 +53,24 @@ def test_what_is_only_not_shown_counts_for_the_exit_code(
     assert answer(*flags).found is is_found
 
 
-@pytest.mark.parametrize(
-    "problem", [BrokerError("topic txnwatch.events does not exist"), ConfigError("the key file has no key")]
-)
-def test_if_the_events_topic_cannot_be_read_the_findings_are_shown(
-    answer: Callable[..., CommandAnswer], monkeypatch: pytest.MonkeyPatch, problem: TxnwatchError
+@pytest.mark.usefixtures("answer")
+def test_wrong_settings_of_the_events_topic_end_the_command_before_the_cluster_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def read(_: object) -> None:
+    monkeypatch.setattr(audit, "gather", lambda *_: pytest.fail("the cluster was read"))
+    monkeypatch.setattr(events_access, "read_events_topic", mock.Mock(side_effect=ConfigError("it has no key")))
+    assert main(["audit", "-b", "a:1", "--incidents"]) == 2
+    assert "it has no key" in capsys.readouterr().err
+
+
+def test_if_the_events_topic_cannot_be_read_the_findings_are_shown(
+    answer: Callable[..., CommandAnswer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = BrokerError("topic txnwatch.events does not exist")
+
+    def read(_: object) -> Iterator[Never]:
         raise problem
+        yield
 
     monkeypatch.setattr(events_access, "read_events_topic", read)
     shown = answer("--incidents")

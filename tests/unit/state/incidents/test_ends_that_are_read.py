@@ -16,7 +16,7 @@ from txnwatch.state.incidents.found_incidents import END_BUDGET_MS
 from txnwatch.state.incidents.value_rules import problem_of
 from txnwatch.state.model.findings import SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, Resolution
-from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, MarkerSpec
 from txnwatch.state.model.values import NEVER_MS
 
 
@@ -153,3 +153,38 @@ def test_the_evidence_of_a_claim_does_not_say_where_the_marker_is(start: int | N
     marked(stage, candidate, True, False)
     stage.batch(SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.CENSUS, None))
     assert end_of(stage.last()).how in {"no_longer_open", "committed", "refuted"}
+
+
+def not_listed(candidate: SpanCandidate) -> SpanEnded:
+    """What the state says after a round of the census without the partition."""
+    return SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.NOT_LISTED, None)
+
+
+def test_a_partition_that_no_round_lists_is_deleted_only_if_reads_by_its_name_say_so() -> None:
+    world = LedgerWorld()
+    candidate = world.hang()
+    world.batch(candidate)
+    del world.admin.partitions[world.partition]
+    world.batch(not_listed(candidate))
+    for _ in range(ABSENCES_OF_A_DELETED_TOPIC - 1):
+        assert world.topic.published[-1].is_open, "the answer of one broker is not enough"
+        world.batch(after_ms=LOG_SHOWS_MS)
+    assert end_of(world.topic.published[-1]).how == "partition_gone"
+
+
+def test_a_hang_that_no_round_lists_because_its_topic_is_hidden_stays_open_and_its_end_is_read_later() -> None:
+    world = LedgerWorld()
+    candidate = world.hang()
+    world.batch(candidate)
+    world.admin.problems[world.partition] = "TOPIC_AUTHORIZATION_FAILED"
+    world.batch(not_listed(candidate))
+    for _ in range(2 * ABSENCES_OF_A_DELETED_TOPIC):
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    assert world.topic.published[-1].is_open
+    del world.admin.problems[world.partition]
+    world.batch(candidate)
+    assert len({event.incident_id for event in world.topic.published}) == 1
+    marked(world, candidate, False)
+    for _ in range(2):
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    assert end_of(world.topic.published[-1]).how == "aborted"
