@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from unittest import mock
 
 from simulation.reader import BatchResult, ReaderListing, WorldReader
@@ -65,13 +66,18 @@ class WhereItStandsIsAskedOnce(WithLooks):
 class WhatIsNotListedIsDeleted(WorldReader):
     """A topic that no round lists counts as deleted; it may have been hidden when the driver started."""
 
+    def __init__(self, world: World, rng: random.Random) -> None:
+        super().__init__(world, rng)
+        self.options = replace(self.options, pattern=None, topics=("nothing",), census_pattern=".*")
+        self.lister.options = self.lister.schedule.options = self.options
+        self.crashes, self.forgets = 0.3, True
+
     def attempt(self, found: ReaderListing) -> BatchResult:
-        gone = EFFECTS[SpanEvent.PARTITION_GONE]
-        with mock.patch.dict(EFFECTS, {SpanEvent.NOT_LISTED: gone}):
+        with mock.patch.dict(EFFECTS, {SpanEvent.NOT_LISTED: EFFECTS[SpanEvent.PARTITION_GONE]}):
             return super().attempt(found)
 
 
-HIDDEN = Setting(faults=frozenset({"topic hidden"}), rate=4.0)
+HIDDEN = Setting(faults=frozenset({"topic hidden", "stray write"}), rate=1.5)
 
 MUTANTS_OF_LOOKS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (WhereItStandsNobodyLooks, USUAL, 101),

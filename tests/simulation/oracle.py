@@ -221,7 +221,7 @@ class Oracle:
         `unread` has the partitions that were not read in one of the last batches.
         """
         world, barrier = self.world, last.barrier
-        failed = self.undescribed
+        failed, hidden = self.undescribed, world.hidden - world.forgotten
         read = {
             known.log: known
             for known in world.coordinators.transactions.values()
@@ -229,7 +229,7 @@ class Oracle:
         }
         for known in world.coordinators.transactions.values():
             if known.log in read and log_numbered(known.log) not in {*barrier.stale_coordinator, *unread}:
-                unreported = {at for at in known.held if at.topic in world.hidden} - barrier.stale_data - failed
+                unreported = {at for at in known.held if at.topic in hidden} - barrier.stale_data - failed
                 self.problems.extend(
                     f"UNREPORTED PARTITION: {at} is hidden, and {known.transactional_id} holds it" for at in unreported
                 )

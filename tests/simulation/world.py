@@ -91,6 +91,7 @@ class World:
         reopened: spans whose markers were lost with the tail of their log; the next transaction may take them in at
             once, and they never hang then.
         hidden, is_log_hidden: topics that the reader may not see; whether a proxy answers that the log is not there.
+        forgotten: topics that were hidden when a driver started: what held them before that is not asked about.
         read_to: how far the reader has read each partition of the coordinators' log.
         read_whole_to: the same for those that were read to a listed end once, below the first offset that was not read.
         replaced: the topic ids that were replaced by a topic of the same name, with the tick of that.
@@ -111,6 +112,7 @@ class World:
     reopened: set[SpanId] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
     is_log_hidden: bool = False
+    forgotten: set[str] = field(default_factory=set)
     read_to: dict[int, int] = field(default_factory=dict)
     read_whole_to: dict[int, int] = field(default_factory=dict)
     replaced: dict[str, int] = field(default_factory=dict)
