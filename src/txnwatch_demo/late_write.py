@@ -154,9 +154,9 @@ class StepwiseProducer:
             if info is None or info.leader is None:
                 continue
             leader = self.cluster.node(info.leader)
-            version_to_use = leader.require_version(ProduceRequest, highest=version)
+            supported = leader.require_version(ProduceRequest, highest=version)
             response = leader.call(
-                produce_request(partition, batch, transactional_id=transactional_id, version=version_to_use), 15.0
+                produce_request(partition, batch, transactional_id=transactional_id, version=supported), 15.0
             )
             answer = response.responses[0].partition_responses[0]
             if answer.error_code not in _RETRY:

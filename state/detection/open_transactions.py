@@ -235,5 +235,5 @@ def _after_census(before: ListedOffsets | None, listed: ListedOffsets) -> Listed
     """All offsets that are known of a bucket after the next ones."""
     if before is None or listed.is_round:
         return listed
-    offsets = {row.partition: row for row in (*before.offsets, *listed.offsets)}
+    offsets = {entry.partition: entry for entry in (*before.offsets, *listed.offsets)}
     return ListedOffsets(listed.bucket, tuple(offsets.values()), before.is_round)

@@ -258,12 +258,12 @@ def closed(marker: Marker | None, reading: PartitionReading, *, commit: bool) ->
     if marker is None:
         result, detail = ActionResult.UNKNOWN, "the transaction is closed, but its closing marker could not be read"
         return MarkerResult(result, f"{detail}: its kind is unknown", reading.last_stable_offset, is_closed=True)
-    verified = MarkerResult(ActionResult.VERIFIED, None, reading.last_stable_offset, is_closed=True, closed_by=marker)
+    ended = MarkerResult(ActionResult.VERIFIED, None, reading.last_stable_offset, is_closed=True, closed_by=marker)
     if marker.commit == commit:
-        return verified
+        return ended
     kind, became = ("a COMMIT", "committed") if marker.commit else ("an ABORT", "aborted")
     detail = f"{kind} marker at offset {marker.offset} closed it first: its data is {became}"
-    return replace(verified, result=ActionResult.FAILED, detail=detail)
+    return replace(ended, result=ActionResult.FAILED, detail=detail)
 
 
 def with_answer(marker_result: MarkerResult, problem: Problem | None) -> MarkerResult:

@@ -165,12 +165,12 @@ class AutoAbort:
             if refused is not None and is_unproven_for_long(self._unproven[incident.incident_id], now_ms):
                 yield from self._refuse(incident, refused)
 
-    def _forget(self, incident_ids: set[str]) -> None:
-        kept = incident_ids | self._unproven.keys()
+    def _forget(self, proven: set[str]) -> None:
+        kept = proven | self._unproven.keys()
         self._published = {
             incident_id: reasons for incident_id, reasons in self._published.items() if incident_id in kept
         }
-        self._tries = {incident_id: tried for incident_id, tried in self._tries.items() if incident_id in incident_ids}
+        self._tries = {incident_id: tried for incident_id, tried in self._tries.items() if incident_id in proven}
 
     def _case(self, evidence: ProvenHang | None, confirmation: SpanConfirmation | None) -> Plan[Case]:
         now_ms = yield from ask(Now())

@@ -86,12 +86,12 @@ def confirm_contradicted(
     """
     names = sorted({candidate.view.transactional_id for candidate in doubted if candidate.view is not None})
     descriptions = (yield from ask(DescribeTransactions(names))) if names else {}
-    unheld = [
+    not_held = [
         candidate
         for candidate in doubted
         if candidate.view is None or is_disowned(descriptions[candidate.view.transactional_id], candidate)
     ]
-    looked_at = yield from confirm_spans(unheld)
+    looked_at = yield from confirm_spans(not_held)
     unknown = [(candidate, first) for candidate, first in looked_at if first.answer is Answer.UNKNOWN]
     again = [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED]
     return [*unknown, *(yield from confirm_spans(again))]

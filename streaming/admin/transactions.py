@@ -209,14 +209,14 @@ class ClusterAdmin:
     def list_transactions(self, producer_ids: Iterable[ProducerId]) -> TransactionListing:
         """See TransactionAdmin."""
         request = messages.list_transactions_request(list(dict.fromkeys(producer_ids)))
-        listings = list_everywhere(self._cluster, request)
-        if listings.is_unused:
+        listing = list_everywhere(self._cluster, request)
+        if listing.is_unused:
             why = problem_lines({TRANSACTION_STATE_TOPIC: NOT_SHOWN})
             return TransactionListing((), why, why, has_ids=False)
         # Without the leaders of the log, any row may come from a former coordinator.
-        rows = listings.rows if TRANSACTION_STATE_TOPIC not in listings.problems else []
-        problems, silent = problem_lines(listings.problems), problem_lines(listings.silent)
-        return TransactionListing(tuple(rows), problems, silent, log_partitions=listings.log_partitions)
+        rows = listing.rows if TRANSACTION_STATE_TOPIC not in listing.problems else []
+        problems, silent = problem_lines(listing.problems), problem_lines(listing.silent)
+        return TransactionListing(tuple(rows), problems, silent, log_partitions=listing.log_partitions)
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""

@@ -465,13 +465,13 @@ class Tls:
 
     def expired(self) -> list[str]:
         """Our certificates that are not valid any more, each with its file and its date."""
-        certificates: list[str] = []
+        named: list[str] = []
         with contextlib.suppress(ConfigError, ValueError):
             if self.keys is not None:
-                certificates += _expired_in(self.keys, self.keys.chain_and_key()[0])
+                named += _expired_in(self.keys, self.keys.chain_and_key()[0])
             if self.trust is not None:
-                certificates += _expired_in(self.trust, self.trust.trusted())
-        return certificates
+                named += _expired_in(self.trust, self.trust.trusted())
+        return named
 
     def doubt(self, exc: BaseException, host: str, port: int) -> str:
         """What a TLS error does not name: the expired certificates, ours or the broker's."""

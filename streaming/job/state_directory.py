@@ -65,9 +65,9 @@ def check_local_states(checkpoint: str, name: str, cluster_id: str) -> None:
             raise _no_directory_of_ours(checkpoint, last_cluster(checkpoint, root, is_ours=False))
         names = [path.name for path in root.iterdir() if _NAME.fullmatch(path.name)] if root.is_dir() else []
     check_files(checkpoint, root / name)
-    for directory in names:
+    for found_name in names:
         _check_same_cluster(
-            checkpoint, last_cluster(checkpoint, root / directory, is_ours=directory == name), cluster_id
+            checkpoint, last_cluster(checkpoint, root / found_name, is_ours=found_name == name), cluster_id
         )
 
 

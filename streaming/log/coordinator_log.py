@@ -99,32 +99,32 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
     Records that end a producer id without naming it (a tombstone, or in version 0 the id's next producer id) are not
     searched for. So a caller must ask the id's coordinator whether a view still holds.
     """
-    views = LogViews()
+    log_views = LogViews()
     if not producer_ids:
-        return views
+        return log_views
     asked = logs_of(cluster)
     starts, ends = cluster.list_offsets(asked, timestamp=EARLIEST), cluster.list_offsets(asked)
     logs = extents(cluster, starts, ends)
-    views.epochs = {
+    log_views.epochs = {
         partition: CoordinatorEpoch(end.leader_epoch)
         for partition, end in ends.items()
         if isinstance(logs[partition], Range) and isinstance(end, ListedOffset) and end.leader_epoch is not None
     }
-    views.unwatched = frozenset(
+    log_views.unwatched = frozenset(
         partition
         for partition, end in ends.items()
         if isinstance(end, ListedOffset) and cluster.connection_to_keep(end.leader)
     )
-    for read in _search(cluster, logs, _needles_of(producer_ids), views.problems):
+    for read in _search(cluster, logs, _needles_of(producer_ids), log_views.problems):
         leader, since_ms = _leader(cluster, read.partition, read.fold.leader_epoch), read.fold.epoch_since_ms
         if leader is not None and since_ms is not None:
-            views.led[read.partition] = LeaderStamp(leader, since_ms)
+            log_views.led[read.partition] = LeaderStamp(leader, since_ms)
         fold = TransactionFold(read.partition, read.start, read.end)
         fold.feed(memoryview(read.fold.kept), read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
-                views.add(fact.producer_id, fact.view)
-    return views
+                log_views.add(fact.producer_id, fact.view)
+    return log_views
 
 
 def _needles_of(producer_ids: Collection[ProducerId]) -> tuple[bytes, ...]:

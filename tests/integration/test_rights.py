@@ -27,7 +27,7 @@ from txnwatch.streaming.admin.kafka_settings import ScanInterval, scan_interval_
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import parse_options
 
-HEALTHY, HANGS = TopicPartition(LIVE, 0), TopicPartition(HANGING, 0)
+LIVE_AT, HANGING_AT = TopicPartition(LIVE, 0), TopicPartition(HANGING, 0)
 LONG_AGO_MS = 1_600_000_000_000  # Kafka's tool calls a transaction hanging by the time of its last write
 Reply = tuple[int, dict[str, Any]]
 
@@ -118,7 +118,7 @@ def test_the_doctors_lines_grant_what_is_missing(scene: Guarded, ask: Callable[.
     assert (code, wrong) == (0, [])
 
     code, answer = ask("find-hanging")
-    assert (code, hangs(answer)) == (0, [HANGS.topic])
+    assert (code, hangs(answer)) == (0, [HANGING_AT.topic])
 
 
 def test_a_hidden_id_is_not_proven_where_the_tool_of_kafka_calls_it_hanging(
@@ -127,24 +127,24 @@ def test_a_hidden_id_is_not_proven_where_the_tool_of_kafka_calls_it_hanging(
     with scene.grants.denied(Right(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, OWNER)):
         code, answer = ask("find-hanging")
         found = scene.kafka.tool(
-            "org.apache.kafka.tools.TransactionsCommand", *scene.connection, "find-hanging", "--topic", HEALTHY.topic
+            "org.apache.kafka.tools.TransactionsCommand", *scene.connection, "find-hanging", "--topic", LIVE_AT.topic
         )
-    assert [row["Topic"] for row in Ran(found.returncode, found.stdout).rows] == [HEALTHY.topic]
-    assert (code, hangs(answer)) == (1, [HANGS.topic])
+    assert [row["Topic"] for row in Ran(found.returncode, found.stdout).rows] == [LIVE_AT.topic]
+    assert (code, hangs(answer)) == (1, [HANGING_AT.topic])
     ((what, why),) = not_checked(answer).items()
-    assert what.startswith(f"{HEALTHY} producer id")
+    assert what.startswith(f"{LIVE_AT} producer id")
     assert f"transactional id {OWNER!r}: TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in why
 
 
 def test_a_topic_that_may_not_be_read_does_not_end_the_search(scene: Guarded, ask: Callable[..., Reply]) -> None:
-    with scene.grants.denied(read(HEALTHY)):
+    with scene.grants.denied(read(LIVE_AT)):
         code, answer = ask("find-hanging")
         health, explained = ask("doctor")
-    assert (code, hangs(answer)) == (1, [HANGS.topic])
+    assert (code, hangs(answer)) == (1, [HANGING_AT.topic])
     why = "TOPIC_AUTHORIZATION_FAILED: the right READ on the topic is missing"
-    assert not_checked(answer) == {str(HEALTHY): why}
+    assert not_checked(answer) == {str(LIVE_AT): why}
     missing = [row["subject"] for row in explained["rows"] if row["status"] == "missing"]
-    assert (health, missing) == (1, [f"Read on topic {HEALTHY.topic}"])
+    assert (health, missing) == (1, [f"Read on topic {LIVE_AT.topic}"])
 
 
 def writers(answer: dict[str, Any]) -> tuple[str, str]:
@@ -251,22 +251,22 @@ def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_ha
 def test_a_topic_that_no_census_may_describe_is_unproven_in_log_heartbeat_and_metrics(
     scene: Guarded, ask: Callable[..., Reply], tmp_path: Path
 ) -> None:
-    flags = ("--command-config", str(scene.config), "--http-port", "0", "--topics", HEALTHY.topic)
+    flags = ("--command-config", str(scene.config), "--http-port", "0", "--topics", LIVE_AT.topic)
     with (
-        scene.grants.denied(read(HANGS)),
+        scene.grants.denied(read(HANGING_AT)),
         RunningWatch(
             scene.kafka.listener("SASL"), tmp_path / "checkpoint", *flags, "--events-heartbeat-ms", "1000"
         ) as watch,
     ):
         ready_line = watch.until("ready: ")
         assert "nothing is proven on " in ready_line
-        assert str(HANGS) in ready_line
+        assert str(HANGING_AT) in ready_line
         assert (Scrape.at(watch.metrics_url).value("unproven_partitions", log="data") or 0) >= 1
         code, answer = eventually(
-            lambda: _not_reached(ask("status"), HANGS), 30.0, "a heartbeat of a watch that is ready"
+            lambda: _not_reached(ask("status"), HANGING_AT), 30.0, "a heartbeat of a watch that is ready"
         )
         assert code == 1
-        assert "proves nothing there" in not_checked(answer)[str(HANGS)]
+        assert "proves nothing there" in not_checked(answer)[str(HANGING_AT)]
 
 
 def _not_reached(answered: Reply, partition: TopicPartition) -> Reply | None:

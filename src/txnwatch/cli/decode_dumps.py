@@ -166,9 +166,11 @@ def _batch_row(batch: PrintedBatch) -> BatchRow:
 
 
 def _snapshot(dump: Dump, printed: Sequence[PrintedProducer | BadLine]) -> CommandAnswer:
-    of_partitions = [producer for producer in printed if isinstance(producer, PrintedProducer)]
-    producers, summary = open_first(producer for _, producer in of_partitions)
-    partition = next((partition for partition, producer in of_partitions if producer is producers[0]), None)
+    with_partitions = [
+        printed_producer for printed_producer in printed if isinstance(printed_producer, PrintedProducer)
+    ]
+    producers, summary = open_first(producer for _, producer in with_partitions)
+    partition = next((partition for partition, producer in with_partitions if producer is producers[0]), None)
     notes = [f"the producers of {partition or 'a partition'} when the snapshot was written"]
     if partition is not None:
         steps = (explain_partition, describe_producers)

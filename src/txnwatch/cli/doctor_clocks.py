@@ -42,10 +42,8 @@ def clock_rows(seen: SeenClocks, brokers: Collection[BrokerId]) -> Iterator[Chec
     clocks = {node: clock for node, clock in sorted(seen.all.items()) if clock.is_possible}
     different = {node: difference for node, clock in clocks.items() if (difference := _difference(clock)) is not None}
     agree = [node for node, clock in clocks.items() if node not in different and _agrees(clock)]
+    is_ours = not agree and len(different) > 1 and len({difference.is_ahead for difference in different.values()}) == 1
     for node, difference in different.items():
-        is_ours = (
-            not agree and len(different) > 1 and len({difference.is_ahead for difference in different.values()}) == 1
-        )
         yield _different(_name(node, brokers), difference, is_ours=is_ours)
     if agree:
         detail = f"agree within {duration(APART_MS)}: {', '.join(_name(node, brokers) for node in agree)}"

@@ -571,16 +571,14 @@ _PARTITIONS_NAMED: Final = 5
 
 def partition_rows(replicas: Iterable[PartitionReplicas]) -> Iterator[CheckRow]:
     """One row for all partitions of which the same is to be said and to be done."""
-    at_risk = [partition for partition in replicas if partition.is_blocked or partition.is_last]
-    for (check, detail, fix), names in grouped(
-        (str(partition.partition), _said_of(partition)) for partition in at_risk
-    ).items():
+    at_risk = [state for state in replicas if state.is_blocked or state.is_last]
+    for (check, detail, fix), names in grouped((str(state.partition), _said_of(state)) for state in at_risk).items():
         yield CheckRow(check, some(names, _PARTITIONS_NAMED), Health.WARNING, detail, "all", fix)
 
 
-def _said_of(partition: PartitionReplicas) -> tuple[str, str, str]:
+def _said_of(state: PartitionReplicas) -> tuple[str, str, str]:
     """The check, its result, and what to do."""
-    text, fix = replicas_text(partition), repair_step([partition])
-    if partition.leader is None:
+    text, fix = replicas_text(state), repair_step([state])
+    if state.leader is None:
         return "leader", f"{text}: nothing about this partition can be read", fix
-    return "replicas", f"{text}: {BLOCKED_MEANS if partition.is_short else LAST_MEANS}", fix
+    return "replicas", f"{text}: {BLOCKED_MEANS if state.is_short else LAST_MEANS}", fix

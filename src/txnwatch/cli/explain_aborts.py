@@ -62,16 +62,16 @@ def with_past_abort(question: Question, explained: Explanation, about: AbortsOf)
     """The explanation with what is known of markers that no coordinator has written, in the last day."""
     now_ms, published = wall_clock_ms(), question.origin.published()
     claims = claims_of(published.events, lambda event: _is_here(question, event) and about.is_wanted(event), now_ms)
-    checked: list[tuple[str, MarkerByHand | None]] = []
+    lines_and_markers: list[tuple[str, MarkerByHand | None]] = []
     try:
         readings = ClusterAdmin(question.cluster).read_partitions({partition_of(claim) for claim in claims})
-        checked += [_checked(question.cluster, claim, readings[partition_of(claim)]) for claim in claims]
-        if not any(marker is not None for _, marker in checked):
-            checked += _unclaimed(question, about, published, now_ms)
+        lines_and_markers += [_checked(question.cluster, claim, readings[partition_of(claim)]) for claim in claims]
+        if not any(marker is not None for _, marker in lines_and_markers):
+            lines_and_markers += _unclaimed(question, about, published, now_ms)
     except BrokerError as exc:
         question.missing["the markers of the last day"] = str(exc)
-    lines = tuple(dict.fromkeys(line for line, _ in checked))
-    marker = next((marker for _, marker in checked if marker is not None), None)
+    lines = tuple(dict.fromkeys(line for line, _ in lines_and_markers))
+    marker = next((marker for _, marker in lines_and_markers if marker is not None), None)
     return replace(explained, text=(*explained.text, *lines), marker_by_hand=marker)
 
 
@@ -121,8 +121,8 @@ def _unclaimed(
             yield text, _in_log(partition, producer_id, marker)
 
 
-def _newest_first(unclaimed: tuple[TopicPartition, ProducerId, list[Marker]]) -> TimestampMs:
-    return TimestampMs(-unclaimed[2][-1].timestamp_ms)
+def _newest_first(abort: tuple[TopicPartition, ProducerId, list[Marker]]) -> TimestampMs:
+    return TimestampMs(-abort[2][-1].timestamp_ms)
 
 
 # The claims, and what is said about them and about a marker. Pure: no I/O, no clock.

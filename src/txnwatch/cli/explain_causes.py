@@ -79,7 +79,7 @@ def also_lines(question: Question, causes: Sequence[Obstacle]) -> Iterator[str]:
         yield f"Also {_headline(cause, why)}{_to_call(question, cause, why)}: `{command}`."
     left = causes[MOST_NAMED:]
     if left:
-        hanging = sum(obstacle.state == Verdict.HANGING for obstacle in left)
+        hanging = sum(cause.state == Verdict.HANGING for cause in left)
         of_them = f" ({hanging} of them {'hangs' if hanging == 1 else 'hang'})" if hanging else ""
         yield f"And {len(left)} more{of_them}: `{find_hanging(question.origin)}` shows what hangs or is late."
 

@@ -66,8 +66,8 @@ def of_name(question: Question, name: str, now: TransactionDescription) -> Expla
     former = (
         (of_former_id,) if isinstance(now, UnknownTransactionalId) else ()
     )  # only its absence shows that it expired
-    described = (of_known_id,) if isinstance(now, DescribedTransaction) else ()
-    for parts in ((*described, of_group_named, of_topic), (of_form,), former, (of_producer_id,)):
+    for_known_id = (of_known_id,) if isinstance(now, DescribedTransaction) else ()
+    for parts in ((*for_known_id, of_group_named, of_topic), (of_form,), former, (of_producer_id,)):
         explanations: list[Explanation] = []
         for part in parts:
             asked = replace(question, missing={})

@@ -96,18 +96,19 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     """
     cluster, missing, foreign_topics = question.cluster, question.missing, question.searcher.foreign_topics
     try:
-        logged = described_with_log(cluster, transactional_id)
+        with_log = described_with_log(cluster, transactional_id)
     except BrokerError as exc:
         raise BrokerError(f"{exc}{because_of(log_blocked(cluster, transactional_id))}") from exc
-    described, history = logged.described, history_of(logged.records)
-    records = read_all_records(cluster, transactional_id)[0] if read_moved_names(cluster) else logged.records
+    described, history = with_log.described, history_of(with_log.records)
+    producer_id = described.producer_id
+    records = read_all_records(cluster, transactional_id)[0] if read_moved_names(cluster) else with_log.records
     past = past_ends(history)
-    if logged.problem is not None:
-        missing["the coordinators' log"] = logged.problem
+    if with_log.problem is not None:
+        missing["the coordinators' log"] = with_log.problem
     hidden = hidden_of(cluster, [described], foreign_topics=foreign_topics)
     missing.update({what: str(why) for what, why in hidden.items()})
     held = set(described.partitions) if described.is_live else _held_last(question, described)
-    ids = producer_ids_of(records) | {described.producer_id}
+    ids = producer_ids_of(records) | {producer_id}
     anywhere = open_anywhere(question, ids)
     if anywhere.found.covered and not described.is_live and looks > 1:
         return of_known_id(question, transactional_id, looks - 1)
@@ -116,20 +117,19 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     if _has_got_markers(cluster, described, seen):
         if looks > 1:
             return of_known_id(question, transactional_id, looks - 1)
-        seen = [row for row in seen if row.problem is not None or row.open_transaction(described.producer_id)]
+        seen = [reading for reading in seen if reading.problem is not None or reading.open_transaction(producer_id)]
     question.note_unread(unlisted)
     search = question.searcher.judge(described)
     missing.update(search.not_checked)
-    has_strays = bool(anywhere.strays)
-    explained = of_id(question.origin, logged, seen, wall_clock_ms(), search, past, has_strays=has_strays)
+    explained = of_id(question.origin, with_log, seen, wall_clock_ms(), search, past, has_strays=bool(anywhere.strays))
     explained = with_contention(explained, contention_of(history, past), wall_clock_ms())
     explained = with_strays(question, explained, anywhere)
     explained = with_groups_behind(question, explained, ids, seen)
     if described.is_live:
         explained = with_replicas(cluster, explained)
-    explained = _with_moved(explained, moved_of(cluster, transactional_id, records), described.producer_id)
-    ends = ends_of(logged.records, described.producer_id)
-    return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, ends))
+    explained = _with_moved(explained, moved_of(cluster, transactional_id, records), producer_id)
+    ends = ends_of(with_log.records, producer_id)
+    return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
 
 
 def _with_moved(explained: Explanation, moved: MovedId | None, producer_id: ProducerId) -> Explanation:

@@ -28,9 +28,9 @@ def with_replicas(cluster: Cluster, explained: Explanation, partitions: Iterable
     wanted = {*partitions, *map(TopicPartition.parse, explained.partitions)}
     log = log_of(cluster, explained.transactional_id) if explained.transactional_id is not None else None
     replicas = replicas_of(cluster, {*wanted, log} if log is not None else wanted)
-    last = tuple(last_lines([partition for partition in replicas if partition.is_last and not partition.is_blocked]))
+    last = tuple(last_lines([state for state in replicas if state.is_last and not state.is_blocked]))
     explained = replace(explained, text=(*explained.text, *last))
-    blocked = [partition for partition in replicas if partition.is_blocked]
+    blocked = [state for state in replicas if state.is_blocked]
     if not blocked:
         return explained
     is_hanging = explained.state == Verdict.HANGING
@@ -56,5 +56,5 @@ def log_blocked(cluster: Cluster, transactional_id: str) -> list[PartitionReplic
 
 def because_of(blocked: Iterable[PartitionReplicas]) -> str:
     """Why something failed, behind the failure, and what to do; empty if the replicas are not the reason."""
-    partitions = list(blocked)
-    return f". {' '.join(blocked_lines(partitions))} {repair_step(partitions)}" if partitions else ""
+    all_blocked = list(blocked)
+    return f". {' '.join(blocked_lines(all_blocked))} {repair_step(all_blocked)}" if all_blocked else ""

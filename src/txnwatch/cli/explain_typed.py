@@ -132,10 +132,10 @@ def _each_offset(question: Question, reading: TypedReading) -> Taken | None:
     return Taken(meant, Explanation(str(offset), NOT_CHECKED, text=(text,)))
 
 
-def _stops_at(reading: PartitionReading, offset: Offset) -> bool:
-    stable, end = reading.last_stable_offset, reading.high_watermark
+def _stops_at(partition_reading: PartitionReading, offset: Offset) -> bool:
+    stable, end = partition_reading.last_stable_offset, partition_reading.high_watermark
     is_end = stable is not None and end is not None and stable < end and stable == offset
-    return is_end or any(producer.txn_start_offset == offset for producer in reading.producers)
+    return is_end or any(producer.txn_start_offset == offset for producer in partition_reading.producers)
 
 
 # The names with a word before them.
@@ -187,12 +187,14 @@ def _incident(question: Question, reading: TypedReading) -> Taken | None:
 def _open_data_of(question: Question, incident_id: str) -> TopicPartition | None:
     """The partition whose open data has this id as its incident; a second hang of the same data has another one."""
     cluster_id = question.origin.cluster_id
-    for at, reading in read_all(question)[0].items():
-        for producer in reading.producers:
+    for at, partition_reading in read_all(question)[0].items():
+        for producer in partition_reading.producers:
             start = producer.txn_start_offset
-            if start is not None and reading.topic_id is not None:
-                span_id = span_incident_id(cluster_id, reading.topic_id, at.partition, producer.producer_id, start)
-                if span_id == incident_id:
+            if start is not None and partition_reading.topic_id is not None:
+                own_id = span_incident_id(
+                    cluster_id, partition_reading.topic_id, at.partition, producer.producer_id, start
+                )
+                if own_id == incident_id:
                     return at
     return None
 

@@ -441,7 +441,7 @@ def _others(
 
 def of_id(
     origin: Origin,
-    logged: DescribedWithLog,
+    with_log: DescribedWithLog,
     readings: Iterable[PartitionReading],
     now_ms: TimestampMs,
     search: Search,
@@ -455,13 +455,13 @@ def of_id(
     open data. `search` has what was proven about its live transaction (Searcher.judge). `past` has the ends of its
     transactions that the log still shows. `has_strays` is whether it has open data that no transaction owns.
     """
-    described, read = logged.described, list(readings)
+    described, read = with_log.described, list(readings)
     if described.is_live:
-        return _live_id(origin, logged, read, now_ms, search)
+        return _live_id(origin, with_log, read, now_ms, search)
     name, state = described.transactional_id, described.state
     data = open_data(described.producer_id, read)
-    ended_ms = logged.last.timestamp_ms if logged.last is not None else None
-    text = [f"{cut(name)}: {state}. {_did(described, ended_ms, past)}", _producer(logged)]
+    ended_ms = with_log.last.timestamp_ms if with_log.last is not None else None
+    text = [f"{cut(name)}: {state}. {_did(described, ended_ms, past)}", _producer(with_log)]
     if data.open:
         text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
     if data.unread:
@@ -511,38 +511,38 @@ def end_text(end: PastEnd) -> str:
 
 def _live_id(
     origin: Origin,
-    logged: DescribedWithLog,
+    with_log: DescribedWithLog,
     readings: list[PartitionReading],
     now_ms: TimestampMs,
     search: Search,
 ) -> Explanation:
-    described = logged.described
+    described = with_log.described
     end, told = _verdict_on(origin, described, search, now_ms)
     told = (
         *(statement for statement in told if statement.kind is not StatementKind.NEXT),
-        *_sooner(origin, logged, end),
+        *_sooner(origin, with_log, end),
     )
     since_ms, how_it_ends = described.start_ms, end.text
     if described.state.is_prepare:
-        since_ms = logged.last.timestamp_ms if logged.last is not None else since_ms
+        since_ms = with_log.last.timestamp_ms if with_log.last is not None else since_ms
         how_it_ends = _waits(described, readings)
     holds = open_data(described.producer_id, readings).open
     text = (
         f"{cut(described.transactional_id)}: {described.state}{since(since_ms, now_ms)}.",
-        _producer(logged),
+        _producer(with_log),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
         how_it_ends,
     )
     return replace(_of_live(described.transactional_id, described, end, told, text), since_ms=since_ms)
 
 
-def _sooner(origin: Origin, logged: DescribedWithLog, end: Ending) -> Iterator[Told]:
+def _sooner(origin: Origin, with_log: DescribedWithLog, end: Ending) -> Iterator[Told]:
     """What ends a transaction before it ends by itself, and what that costs; a command unless its client prepared it.
 
     A fence would abort a prepared two-phase transaction, which its client may want to commit.
     """
-    described = logged.described
-    door, identity = last_door(logged.log, described.coordinator), identity_of(described)
+    described = with_log.described
+    door, identity = last_door(with_log.log, described.coordinator), identity_of(described)
     if is_two_phase(described):
         yield Told(StatementKind.NEXT, SOONER_OF_TWO_PHASE)
     elif described.state.is_prepare:
@@ -573,11 +573,11 @@ def _waits(described: DescribedTransaction, readings: list[PartitionReading]) ->
     return text
 
 
-def _producer(logged: DescribedWithLog) -> str:
-    described = logged.described
+def _producer(with_log: DescribedWithLog) -> str:
+    described = with_log.described
     timeout = "none" if described.timeout_ms == TWO_PHASE_TIMEOUT_MS else duration(described.timeout_ms)
     producer = f"Producer id {described.producer_id}, {epoch_text(described.producer_epoch)}"
-    coordinator = f"Its coordinator is broker {described.coordinator}, the leader of {log_named(logged.log)}."
+    coordinator = f"Its coordinator is broker {described.coordinator}, the leader of {log_named(with_log.log)}."
     return f"{producer}, timeout {timeout}. {coordinator}"
 
 

@@ -281,9 +281,7 @@ class Fence:
         begun = fencing(operator_name(), wall_clock_ms(), identity)
         told = [
             updated(replace(event, action=begun), begun.at_ms)
-            for event in topic.open_incidents(
-                lambda incident: is_about(incident, origin.cluster_id, self._id, identity)
-            )
+            for event in topic.open_incidents(lambda event: is_about(event, origin.cluster_id, self._id, identity))
         ]
         for event in told:
             topic.publish(event)

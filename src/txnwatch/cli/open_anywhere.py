@@ -85,7 +85,9 @@ def open_anywhere(question: Question, producer_ids: Collection[ProducerId]) -> O
     readings, left = read_all(question)
     read = [reading for reading in readings.values() if reading.problem is None]
     holding = [
-        at.partition for at in read if any(at.open_transaction(producer_id) is not None for producer_id in producer_ids)
+        reading.partition
+        for reading in read
+        if any(reading.open_transaction(producer_id) is not None for producer_id in producer_ids)
     ]
     search = _proven(question, holding, producer_ids)
     hanging = blocking_order(span for span, _ in search.hanging)
@@ -148,7 +150,7 @@ def with_strays(question: Question, explained: Explanation, anywhere: OpenAnywhe
         return replace(explained, state=state, text=(*explained.text, *lines))
     first, *others = anywhere.strays
     others_named = also_lines(
-        question, [Obstacle(*stray, anywhere.found) for stray in worst_first(others, anywhere.found)]
+        question, [Obstacle(*pair, anywhere.found) for pair in worst_first(others, anywhere.found)]
     )
     why = of_span(question.origin, first, anywhere.found, wall_clock_ms())
     text = (*explained.text, *why.text, *others_named)
