@@ -134,6 +134,7 @@ class Lister:
         absences: how often in a row a topic that is read was missing from the metadata.
         granted: the requests of the job that are being served.
         schedule: decides which partitions are described.
+        censuses: the census that is planned for the last barrier.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Lister:
         is_from_latest = options.starting_offsets == LATEST
         self.budget = ScanBudget(options.max_bytes_per_second, options.is_first, wants_backlog=not is_from_latest)
         self._scan_interval = ScanInterval()
-        self._censuses: dict[BarrierNumber, Census | None] = {}
+        self.censuses: dict[BarrierNumber, Census | None] = {}
 
     def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
         """The offset one barrier after `previous`; None if no broker answered, or if the barrier can be skipped.
@@ -192,7 +193,7 @@ class Lister:
             return None
         self._take_extents(following, requests)
         self.idle_until_s = time.monotonic() + IDLE_S
-        self._censuses = {following.barrier: census}
+        self.censuses = {following.barrier: census}
         return following
 
     def _need_barrier(self, requests: Iterable[RereadRequest], due: Collection[RereadRequest]) -> bool:
@@ -247,7 +248,7 @@ class Lister:
 
     def census_of(self, barrier: BarrierNumber) -> Census | None:
         """The census planned for a batch; None for a batch that is replayed after a restart."""
-        return self._censuses.get(barrier)
+        return self.censuses.get(barrier)
 
     def _listing(self, previous: SourceOffset, named: set[TopicPartition], *, is_settled: bool) -> Listing | None:
         if not self.look_around(previous, {partition.topic for partition in named}, is_settled=is_settled):

@@ -40,7 +40,7 @@ def share_producer_ids(world: World) -> set[int]:
     def init_with_another(name: str, log: int, version: int, timeout_ms: int) -> None:
         known = coordinators.transactions.get(name)
         values = {one: other.value for one, other in coordinators.transactions.items() if one != name}
-        others = sorted({value.producer_id for value in values.values() if value is not None} - _unreadable(world))
+        others = sorted({value.producer_id for value in values.values() if value is not None} - unreadable_ids(world))
         is_first = known is None or (known.value is None and known.is_free)
         if not (is_first and others) or chance.random() >= _SHARE_OF_IDS:
             init(name, log, version, timeout_ms)
@@ -61,7 +61,7 @@ def has_unread_owner(world: World, log: PartitionLog) -> bool:
     return log.partition.topic == TRANSACTION_STATE_TOPIC and not world.shared.isdisjoint(_unread(world, log))
 
 
-def _unreadable(world: World) -> set[int]:
+def unreadable_ids(world: World) -> set[int]:
     """The producer ids of unread records, in log partitions without a leader that were read to an end before."""
     return {producer_id for log in world.logs if not log.has_leader for producer_id in _unread(world, log)}
 
