@@ -82,7 +82,9 @@ def names_cluster(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) 
     clusters.end("names")
 
 
-@pytest.fixture(scope="module", params=[pytest.param("a", marks=pytest.mark.long), "\x01", "'"], ids=ascii)
+@pytest.fixture(
+    scope="module", params=[*(pytest.param(form, marks=pytest.mark.long) for form in ("a", "'")), "\x01"], ids=ascii
+)
 def named(request: pytest.FixtureRequest, names_cluster: EmbeddedKafka) -> Named:
     form = request.param
     with closing(connect(names_cluster)) as cluster:
