@@ -224,7 +224,7 @@ class WorldReader:
             for store, rows in zip(self.stores, kept[0], strict=True):
                 store.rows = rows
             self.rows = kept[1]
-            self.seen["driver starts again"] += self.forgets and start_again(self.lister, self.view, self.world)
+            self.seen["driver starts again"] += self.forgets and start_again(self)
             self.world.churn()
         self.done, self.before = end, found.since
         self.unproven = [unproven for unproven in result.emitted if isinstance(unproven, Unproven)]

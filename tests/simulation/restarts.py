@@ -7,25 +7,29 @@ hidden at that moment is not known to the next driver: a transaction that alread
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from simulation.view import View
-from simulation.world import World
 from txnwatch.streaming.source.census_schedule import SnapshotSchedule
-from txnwatch.streaming.source.lister import Lister
+
+if TYPE_CHECKING:
+    from simulation.reader import WorldReader
 
 SHARE_FORGETFUL: Final = 0.5  # of the worlds with crashes
 
 
-def start_again(lister: Lister, cluster: View, world: World) -> bool:
+def start_again(reader: WorldReader) -> bool:
     """Forgets which topics there were, and the census of the batch: the batch is repeated without one."""
-    world.forgotten |= world.hidden
-    before = lister.schedule
+    lister, cluster, before = reader.lister, reader.view, reader.lister.schedule
+    reader.world.forgotten |= reader.world.hidden
     lister.schedule = SnapshotSchedule(before.options, before.heal_due_s, behind_due_s=before.behind_due_s)
     lister.absences.clear()
-    if cluster.metadata is not None:  # a hidden topic is asked for by its name only while it is known
-        shown = {name: topic for name, topic in cluster.metadata.topics.items() if not topic.is_hidden}
-        cluster.metadata = replace(cluster.metadata, topics=shown)
     lister.censuses.clear()
+    lister.looked_s = -math.inf
+    named = {partition.topic for partition in (*reader.done.positions, *reader.done.looked)}
+    if cluster.metadata is not None:  # a hidden topic is asked for by its name only while it is known
+        topics = cluster.metadata.topics.items()
+        known = {name: topic for name, topic in topics if not topic.is_hidden or name in named}
+        cluster.metadata = replace(cluster.metadata, topics=known)
     return True
