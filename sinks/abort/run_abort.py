@@ -244,7 +244,9 @@ class KafkaOperatorsTopic:
 
         One whose id is not the computed one may be forged.
         """
-        return said_about(incident, self.open_incidents(lambda event: is_usable(event, incident.cluster_id, None)))
+        return said_about(
+            incident, (event for event in self._known.values() if is_usable(event, incident.cluster_id, None))
+        )
 
     def open_incidents(self, is_wanted: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:
         """The last events of the open incidents of watches that a filter selects."""

@@ -170,8 +170,7 @@ class SinkSet:
         self._closing.callback(gate.close)
 
         def hear(beat: Heartbeat) -> None:
-            is_same = (beat.cluster_id, beat.topics_digest) == (self.cluster_id, digest)
-            if is_same and beat.speaks and beat.instance != self.instance:
+            if beat.group == (self.cluster_id, digest) and beat.speaks and beat.instance != self.instance:
                 gate.hear()
 
         self.listening.on_heartbeat = hear

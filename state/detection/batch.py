@@ -161,11 +161,11 @@ class ValidListings:
         return set().union(*(partitions & census.taken.keys() for census in self._censuses))
 
     def missing(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Those of some partitions that no longer exist, as a complete round of the census found."""
+        """Those of some partitions that a complete round of the census does not have."""
         return set(filter(self.is_missing, partitions)) if self.is_round else set()
 
     def is_missing(self, partition: TopicPartition) -> bool:
-        """Whether a complete round of the census found that a partition no longer exists."""
+        """Whether a complete round of the census does not have a partition: it is deleted, or hidden."""
         if not self.is_round or partition in self._noticed:
             return False
         is_known = any(partition in census.taken or partition in census.failed for census in self._censuses)

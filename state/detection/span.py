@@ -532,7 +532,7 @@ def _opened_by_census(
 
 
 def not_there(producer: ProducerState, partition: TopicPartition) -> Step:
-    """The producer after a complete round of the census that found no such partition; only a census knows its span."""
+    """The producer after a complete round of the census that does not have the partition of its span."""
     return after_event(producer, partition, producer.spans[partition], SpanEvent.NOT_LISTED)
 
 

@@ -113,6 +113,11 @@ class Heartbeat:
         """Whether this watcher is active now; the other fields show what it covers."""
         return self.doubt(now_ms) is None and now_ms - self.evaluated_ms <= ACTIVE_MS
 
+    @property
+    def group(self) -> tuple[str, str | None]:
+        """The cluster and the digest of the topics: watchers with the same ones watch the same, and one speaks."""
+        return self.cluster_id, self.topics_digest
+
     def is_missed(self, now_ms: TimestampMs) -> bool:
         """Whether this watcher is silent, and for less than a day: it may come back."""
         return self.doubt(now_ms) is None and ACTIVE_MS < now_ms - self.evaluated_ms <= MISSED_MS
@@ -268,7 +273,7 @@ def unspoken(last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[str]:
     by_topics: dict[tuple[str, str | None], list[bool | None]] = {}
     for beat in last:
         if beat.is_active(now_ms):
-            by_topics.setdefault(_coverage(beat), []).append(beat.speaks)
+            by_topics.setdefault(beat.group, []).append(beat.speaks)
     return sorted({cluster_id for (cluster_id, _), speak in by_topics.items() if set(speak) == {False}})
 
 
@@ -289,17 +294,12 @@ def uncovered(last: Sequence[Heartbeat], now_ms: TimestampMs) -> list[Uncovered]
     active = [beat for beat in last if beat.is_active(now_ms)]
     log_is_read = {beat.cluster_id for beat in active if _has_read_log(beat)}
     parts = [part for beat in active for part in _uncovered_by(beat, is_log_read=beat.cluster_id in log_is_read)]
-    watched, covered = {beat.cluster_id for beat in active}, {_coverage(beat) for beat in active}
+    watched, covered = {beat.cluster_id for beat in active}, {beat.group for beat in active}
     return parts + [
         Uncovered(beat, Missing.WATCHER, more=beat.scanned_partitions + beat.census_partitions)
         for beat in last
-        if beat.cluster_id in watched and _coverage(beat) not in covered and beat.is_missed(now_ms)
+        if beat.cluster_id in watched and beat.group not in covered and beat.is_missed(now_ms)
     ]
-
-
-def _coverage(beat: Heartbeat) -> tuple[str, str | None]:
-    """Watchers with the same one watch the same partitions."""
-    return beat.cluster_id, beat.topics_digest
 
 
 def _has_read_log(beat: Heartbeat) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from unittest import mock
 
 from simulation.reader import BatchResult, ReaderListing, WorldReader
+from simulation.restarts import STARTS_AGAIN
 from simulation.run import USUAL
 from simulation.world import Setting, World
 from txnwatch.state.detection.span import EFFECTS, SpanEvent
@@ -77,7 +78,7 @@ class WhatIsNotListedIsDeleted(WorldReader):
             return super().attempt(found)
 
 
-HIDDEN = Setting(faults=frozenset({"topic hidden", "stray write"}), rate=1.5)
+HIDDEN = Setting(faults=frozenset({"topic hidden", "stray write", STARTS_AGAIN}), rate=1.5)
 
 MUTANTS_OF_LOOKS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (WhereItStandsNobodyLooks, USUAL, 101),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from unittest import mock
 
-from simulation.restarts import SHARE_FORGETFUL, start_again
+from simulation.restarts import SHARE_FORGETFUL, STARTS_AGAIN, start_again
 from simulation.shared_ids import note_read
 from simulation.view import View
 from simulation.world import World
@@ -141,14 +141,13 @@ class WorldReader:
         if rng.random() < 0.3:
             self.log_bytes = (1 + rng.randrange(6)) * _LOG_BYTES
             self.options = replace(self.options, driver_file="driver")
-        self.crashes = 0.15 * rng.random() if rng.random() < 0.5 else 0.0
-        self.lateness, self.before = 0.1, 0
+        self.crashes, self.lateness = 0.15 * rng.random() if rng.random() < 0.5 else 0.0, 0.1
         self.done = SourceOffset.beginning()
         self.rereads: set[RereadRequest] = set()
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out, self.has_rounds = chance.random() < _SHARE_LEFT_OUT, chance.random() < 1 - _SHARE_BY_LOOKS
         self.view.has_rack, self.view.has_slow_tasks = chance.random() < _IN_A_RACK, chance.random() < _SLOW_TASKS
-        self.forgets = chance.random() < SHARE_FORGETFUL
+        self.forgets = chance.random() < SHARE_FORGETFUL and STARTS_AGAIN in world.setting.faults
         if not self.has_rounds:
             self.options = replace(self.options, census_interval_s=_NEVER_S)
             self.lister.options = self.lister.schedule.options = self.options
@@ -164,6 +163,7 @@ class WorldReader:
         self.gaps: dict[TopicPartition, int] = {}
         self.stores = [DictStore() for _ in range(bucket_count)]
         self.rows = [encode_bucket(BucketState()) for _ in range(bucket_count)]
+        self.before = 0
         self.straggler: TopicPartition | None = None
 
     def new_view(self, world: World, rng: random.Random) -> View:
@@ -224,7 +224,7 @@ class WorldReader:
             for store, rows in zip(self.stores, kept[0], strict=True):
                 store.rows = rows
             self.rows = kept[1]
-            self.seen["driver starts again"] += self.forgets and start_again(self)
+            self.seen[STARTS_AGAIN] += self.forgets and start_again(self)
             self.world.churn()
         self.done, self.before = end, found.since
         self.unproven = [unproven for unproven in result.emitted if isinstance(unproven, Unproven)]

@@ -16,6 +16,7 @@ from txnwatch.streaming.source.census_schedule import SnapshotSchedule
 if TYPE_CHECKING:
     from simulation.reader import WorldReader
 
+STARTS_AGAIN: Final = "driver starts again"
 SHARE_FORGETFUL: Final = 0.5  # of the worlds with crashes
 
 

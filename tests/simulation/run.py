@@ -12,11 +12,13 @@ from simulation.faults import FAULTS
 from simulation.long_faults import LONG_FAULTS
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult, WorldReader
+from simulation.restarts import STARTS_AGAIN
 from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting, World
 from txnwatch.state.model.values import TopicPartition, is_data
 
 USUAL = Setting()
+_ALWAYS = frozenset({TWO_IDS, FAILED_APPEND, STARTS_AGAIN, *LONG_FAULTS})  # each has chances of its own
 _BATCHES_OF_A_PROOF = 3  # once what was unread is read
 _MOST_SETTLING_BATCHES, _LAST_BATCHES = 200, 10
 _LONG_MS, _OVER_AN_HOUR_MS = 61_000, 3_700_000  # the coordinators are asked about two-phase transactions hourly
@@ -42,7 +44,7 @@ def run(
     rng = random.Random(seed)
     rate = rng.choice((0.5, 1.5, 4.0))
     share = rng.choice((0.1, 0.4, 1.0))  # worlds with few faults show what many faults hide
-    faults = setting.faults & {TWO_IDS, FAILED_APPEND, *LONG_FAULTS, *(name for name in FAULTS if rng.random() < share)}
+    faults = setting.faults & {*_ALWAYS, *(name for name in FAULTS if rng.random() < share)}
     world = World(
         replace(setting, rate=rate if setting.rate is None else setting.rate, faults=faults),
         random.Random(seed + 1),

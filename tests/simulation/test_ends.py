@@ -36,10 +36,9 @@ def test_no_end_is_false_if_appends_fail_and_stay() -> None:
     assert seen["transaction aborted"] > SEEDS
 
 
-def test_without_faults_nearly_every_end_is_known() -> None:
+def test_without_faults_every_end_is_known() -> None:
     seen: Counter[str] = Counter()
     for seed in range(WITHOUT_FAULTS):
         seen += run(seed, replace(SLOW, faults=frozenset())).seen
-    known = seen["transaction committed"] + seen["transaction aborted"]
-    assert known > 2 * WITHOUT_FAULTS
-    assert seen["transaction no_longer_open"] + seen["transaction moved_on"] <= known // 20
+    assert seen["transaction committed"] + seen["transaction aborted"] > 2 * WITHOUT_FAULTS
+    assert not {"transaction no_longer_open", "transaction moved_on"} & seen.keys()

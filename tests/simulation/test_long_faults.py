@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from dataclasses import replace
 from unittest import mock
@@ -14,11 +13,12 @@ from simulation.long_faults import LOG_AWAY, LONG_FAULTS, MORE_LOGS, NOBODY_ENDS
 from simulation.mutants_of_long_faults import AWAY, AWAY_AND_SHARED, MORE_AND_QUICK, MORE_AND_SLOW, NOBODY
 from simulation.mutants_of_shared_ids import SHARED_AND_AWAY
 from simulation.oracle import TOLD_WITHOUT
-from simulation.reader import WorldReader
+from simulation.restarts import STARTS_AGAIN
 from simulation.run import USUAL, report, run, shrink
-from simulation.world import Setting, World
+from simulation.world import Setting
 from support.seeds import in_proportion
 
+OF_ONE_DRIVER = replace(USUAL, faults=USUAL.faults - {STARTS_AGAIN})
 ALL_FAULTS = replace(USUAL, faults=USUAL.faults | {*LONG_FAULTS})
 SETTINGS = {
     LOG_AWAY: (AWAY, 40, {LOG_AWAY, TOLD_WITHOUT}),
@@ -41,24 +41,16 @@ def test_no_verdict_is_false_and_no_hang_is_missed(setting: Setting, usual: int,
     assert seeds < usual or seen.keys() >= needed, f"never happened: {sorted(needed - seen.keys())}"
 
 
-class OfOneDriver(WorldReader):
-    """Its driver never starts again."""
-
-    def __init__(self, world: World, rng: random.Random) -> None:
-        super().__init__(world, rng)
-        self.forgets = False
-
-
 @pytest.mark.parametrize(
     ("seed", "setting"),
-    [(2_002_249, SHARED_AND_AWAY), (20_046_036, USUAL)],
+    [(2_002_249, SHARED_AND_AWAY), (20_046_036, OF_ONE_DRIVER)],
     ids=["the other id has it already", "the other id gets it later"],
 )
 def test_what_a_restored_cluster_can_hide_is_an_id_that_begins_unread(seed: int, setting: Setting) -> None:
     """The one case in which the log that was read is not enough (docs/decisions/0053)."""
-    assert not run(seed, setting, OfOneDriver).problems
+    assert not run(seed, setting).problems
     with (
         mock.patch.object(faults, "has_unread_owner", return_value=False),
         mock.patch.object(shared_ids, "unreadable_ids", return_value=set()),
     ):
-        assert any("FALSE" in problem for problem in run(seed, setting, OfOneDriver).problems)
+        assert any("FALSE" in problem for problem in run(seed, setting).problems)

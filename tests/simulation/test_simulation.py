@@ -19,6 +19,7 @@ from simulation.failed_appends import FAILED_APPEND
 from simulation.faults import FAULTS
 from simulation.mutants_of_shared_ids import SHARED_AND_AWAY
 from simulation.reader import ReaderListing, WorldReader
+from simulation.restarts import STARTS_AGAIN
 from simulation.run import USUAL, report, run, shrink
 from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting, World
@@ -38,7 +39,7 @@ NEEDED = frozenset(
     {
         "candidate",
         "crash between batch and commit",
-        "driver starts again",
+        STARTS_AGAIN,
         "ended: absorbed",
         "a partition is far behind",
         "barrier left out",

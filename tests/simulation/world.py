@@ -20,6 +20,7 @@ from simulation.faults import FAULTS
 from simulation.long_faults import begin_long_faults
 from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
+from simulation.restarts import STARTS_AGAIN
 from simulation.shared_ids import TWO_IDS, share_producer_ids
 from simulation.span_id import SpanId
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
@@ -61,7 +62,7 @@ class Setting:
     only_new_data_fails: bool = False
     has_times: bool = False
     id_length: int = 0
-    faults: frozenset[str] = frozenset({*FAULTS, TWO_IDS, FAILED_APPEND})
+    faults: frozenset[str] = frozenset({*FAULTS, TWO_IDS, FAILED_APPEND, STARTS_AGAIN})
     sharing: float = 0.15
     keeping_epochs: float = 0.3
     returning: float = 0.3

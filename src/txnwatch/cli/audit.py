@@ -167,8 +167,8 @@ def _check_line(check: Any) -> CheckLine:  # noqa: ANN401 - AuditCheck
 
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
-    gc.disable()  # a log of a million records makes as many values, and none of them is in a cycle: half of the time
     published = _published(parsed) if parsed.incidents else None
+    gc.disable()  # a log of a million records makes as many values, and none of them is in a cycle: half of the time
     try:
         facts = gather(cluster, parsed.max_log_bytes, parsed.topic.fullmatch if parsed.topic is not None else None)
         result = audit(facts)

@@ -80,7 +80,7 @@ class EventListener:
         heard = [
             beat
             for beat in self.heartbeats.values()
-            if beat.speaks and (beat.cluster_id, beat.topics_digest) == group and now_ms - beat.time_ms < UNHEARD_MS
+            if beat.speaks and beat.group == group and now_ms - beat.time_ms < UNHEARD_MS
         ]
         last = max(heard, key=lambda beat: beat.time_ms, default=None)
         return last.instance if last is not None else None
