@@ -41,7 +41,7 @@ from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import RETENTION_MS, IncidentEvent, Overwritten
 from txnwatch.state.model.ports import ConsumerGroups, FormerOwners, TransactionAdmin
-from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition, TopicWatch
 from txnwatch.state.telling.commands import Origin
 
 # The ledger of a watch.
@@ -64,7 +64,8 @@ class RunningLedger:
         evidence: durable storage for evidence; None for none.
         former_owners: searches the coordinators' log for owners that no coordinator has; None for none.
         role: what this instance publishes now; asked before each publication.
-        watches: whether this instance watches a topic; others end the incidents of other topics.
+        watch_of: how this instance watches a topic; others end the incidents of topics that it does not watch.
+        is_signed: whether only signed events are read.
         decides: whether aborts are decided: each barrier may be the one for it.
         ledger: what decides.
     """
@@ -84,7 +85,8 @@ class RunningLedger:
     evidence: EvidenceStore | None = None
     former_owners: FormerOwners | None = None
     role: Callable[[], SpeakerRole] = lambda: WHOLE
-    watches: Callable[[str], bool] = lambda _: True
+    watch_of: Callable[[str], TopicWatch] = lambda _: TopicWatch.BY_SCAN
+    is_signed: bool = False
     decides: bool = False
     ledger: Ledger = field(init=False)
     _delivery: Delivery = field(init=False)
@@ -97,7 +99,8 @@ class RunningLedger:
             follows=self.new_records is not None,
             may_read_log=self.former_owners is not None,
             retention=Retention(self.retention_ms),
-            watches=self.watches,
+            watch_of=self.watch_of,
+            is_signed=self.is_signed,
         )
         self._delivery = Delivery(self.topic, self.mirrors, self.on_event, self.report)
         self._reads = PlanRunner(self.admin, self.now_ms, self.ways())

@@ -142,7 +142,8 @@ class SinkSet:
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
             role=gate.role,
-            watches=self.options.wants,
+            watch_of=self.options.watch_of,
+            is_signed=events.keys is not None,
             decides=self.settings.auto_abort != OFF,
         )
         self.push.may_send = lambda: ledger.speaks

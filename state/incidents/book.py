@@ -50,7 +50,7 @@ from txnwatch.state.model.incident import (
     updated,
 )
 from txnwatch.state.model.transaction import TransactionView
-from txnwatch.state.model.values import Offset, ProducerId, TimestampMs
+from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicWatch
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.telling.commands import Origin, as_read
 
@@ -75,7 +75,7 @@ class Book:
         untold: the incidents about which the topic does not say what this process knows.
         looks: when the last barriers were listed.
         acted: the last decision of this process about each incident, as it was published.
-        watches: whether the partitions of a topic are watched by this instance, or by those that share its lease.
+        watch_of: how the partitions of a topic are watched by this instance, and by those that share its lease.
         tells_transactions: whether this instance tells incidents about whole transactions, if it speaks.
     """
 
@@ -85,7 +85,7 @@ class Book:
     untold: UntoldIncidents = field(default_factory=UntoldIncidents)
     looks: LookTimes = field(default_factory=LookTimes)
     acted: dict[str, Action] = field(default_factory=dict)
-    watches: Callable[[str], bool] = lambda _: True
+    watch_of: Callable[[str], TopicWatch] = lambda _: TopicWatch.BY_SCAN
     tells_transactions: bool = True
     _ended_here: set[str] = field(default_factory=set)
     _told: dict[str, ToldOutcome] = field(default_factory=dict)
@@ -198,6 +198,20 @@ class Book:
         else:
             self.untold.mark(incident_id)
 
+    def is_told_by(self, record: IncidentEvent, now_ms: TimestampMs, *, is_signed: bool) -> bool:
+        """Whether a record tells what this process knows of its incident: two speakers do not repeat it in turn.
+
+        A person pastes the command. So a command in a record without a signature must be our own.
+        """
+        incident = self.store.known.get(record.incident_id)
+        if incident is None or incident.is_open is not record.is_open:
+            return False
+        if not record.is_open:
+            return record.expected_outcome == incident.expected_outcome
+        ours = self.content_of(record, now_ms)
+        is_same = record.expected_outcome == ours.expected_outcome and not differs(record, ours)
+        return is_same and (is_signed or record.suggested_command == ours.suggested_command)
+
     def follow(self, record: IncidentEvent, now_ms: TimestampMs) -> None:
         """Takes the sequence and the decision of a record that this process answers."""
         incident, acted = self.store.known[record.incident_id], self.acted.get(record.incident_id)
@@ -207,7 +221,12 @@ class Book:
 
     def is_ours(self, incident: IncidentEvent) -> bool:
         """Whether this instance may end an incident, or decide about it: others watch other topics."""
-        return incident.topic is None or self.watches(incident.topic) or self.is_found(incident)
+        is_watched = incident.topic is None or self.watch_of(incident.topic) is not TopicWatch.NONE
+        return is_watched or self.is_found(incident)
+
+    def is_by_census(self, incident: IncidentEvent) -> bool:
+        """Whether an incident is about a topic that only a census watches here."""
+        return incident.topic is not None and self.watch_of(incident.topic) is TopicWatch.BY_CENSUS
 
     def left_to_us(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         """Open incidents about what is watched, without aborts by hand whose command may still publish the end."""

@@ -60,13 +60,6 @@ def believed(
     return replace(incident, **taken)
 
 
-def is_same_end(record: IncidentEvent, incident: IncidentEvent | None) -> bool:
-    """Whether a record tells the end that this process knows: then two honest instances do not repeat it in turn."""
-    if incident is None or incident.is_open or record.is_open:
-        return False
-    return record.expected_outcome == incident.expected_outcome
-
-
 def believed_action(event: IncidentEvent, incident: IncidentEvent | None, acted: Action | None) -> Action | None:
     """The last decision: our own version, `acted`, if it is ours; of another writer's, without a claimed success."""
     claim = event.action

@@ -30,7 +30,6 @@ from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import DOUBLE, OpenChecks
-from txnwatch.state.incidents.claims import is_same_end
 from txnwatch.state.incidents.confirm import ConfirmationQueues, CountedConfirmations
 from txnwatch.state.incidents.event_builder import fitting, named
 from txnwatch.state.incidents.found_incidents import (
@@ -72,7 +71,7 @@ from txnwatch.state.model.incident import (
 )
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.values import AT_ONCE, NEVER_MS, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import AT_ONCE, NEVER_MS, DurationMs, TimestampMs, TopicPartition, TopicWatch
 from txnwatch.state.telling.commands import Origin
 
 # The retention: incidents that ended long ago are removed from the events topic by a tombstone, then from the store.
@@ -118,8 +117,9 @@ class Ledger:
 
     Attributes:
         before: what an earlier process of this watch has found.
-        watches: whether this instance watches a topic; None for all.
+        watch_of: how this instance watches a topic; None if it scans all.
         follows: whether published events are read back from the topic.
+        is_signed: whether only events with a valid signature are read: then each is of a watcher that has the key.
         may_read_log: whether the coordinators' log can be searched for owners that no coordinator has.
         retention: how long an incident that ended is kept.
         counts: confirmations by answer, for the metrics.
@@ -131,8 +131,9 @@ class Ledger:
 
     origin: Origin
     before: InitVar[StoredFindings | None] = None
-    watches: InitVar[Callable[[str], bool] | None] = None
+    watch_of: InitVar[Callable[[str], TopicWatch] | None] = None
     follows: bool = False
+    is_signed: bool = False
     may_read_log: InitVar[bool] = False
     retention: Retention = field(default_factory=Retention)
     counts: Counter[str] = field(default_factory=Counter)
@@ -151,10 +152,10 @@ class Ledger:
     _tidying: Every[TimestampMs] = field(default_factory=lambda: Every(TIDY_MS))
 
     def __post_init__(
-        self, before: StoredFindings | None, watches: Callable[[str], bool] | None, may_read_log: bool
+        self, before: StoredFindings | None, watch_of: Callable[[str], TopicWatch] | None, may_read_log: bool
     ) -> None:
         book = self.book = Book(self.origin, OwnFindings(before))
-        book.watches = watches or book.watches
+        book.watch_of = watch_of or book.watch_of
         self.answers = CountedConfirmations(self.counts)
         self.checks = OpenChecks(book)
         self._outcomes = OutcomeRetries(book)
@@ -177,10 +178,21 @@ class Ledger:
         """The partitions whose leader has refuted a candidate of the last batch."""
         return self._spans.refuted
 
-    @property
-    def hears(self) -> bool:
-        """Whether a record of another writer may be that of a speaker: its outcome is kept as heard."""
-        return not (self.speaks and self._is_alone)
+    def hears(self, record: IncidentEvent) -> bool:
+        """Whether a record of another writer is taken as that of a speaker: its outcome is kept as heard."""
+        return not (self.speaks and self._is_alone) or (self.is_signed and self.book.is_by_census(record))
+
+    def _is_answered(self, record: IncidentEvent, now_ms: TimestampMs) -> bool:
+        """Whether this instance tells its own state of an incident again, because of a record of another writer.
+
+        A watcher with other settings speaks, too. It may scan a topic that only a census watches here, and know more.
+        So what both know is told once.
+        """
+        incident = self.store.known.get(record.incident_id)
+        if not self.speaks or not self.book.defends(incident):
+            return False
+        has_other_speaker = self.hears(record) or self.book.is_by_census(record)
+        return not (has_other_speaker and self.book.is_told_by(record, now_ms, is_signed=self.is_signed))
 
     @property
     def due_ms(self) -> TimestampMs:
@@ -342,14 +354,14 @@ class Ledger:
     def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
         """Takes one record of the topic."""
         taken = self.store.take(record, now_ms)
-        if taken is not None and taken.is_next and self.hears:
+        if taken is not None and taken.is_next and self.hears(record):
             self.book.hear_outcome(record)
         if taken is None or (self.speaks and (taken.is_own or self.store.stands_behind(record))):
             return  # our own event follows it
         if taken.is_next:
             yield from self._take_name(record, now_ms)
         incident = self.store.known.get(record.incident_id)
-        if self.speaks and self.book.defends(incident) and not (self.hears and is_same_end(record, incident)):
+        if self._is_answered(record, now_ms):
             self.book.follow(record, now_ms)
             yield Withdraw(record)
         elif taken.is_next or (taken.is_own and incident is not None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import EnumType, IntEnum, StrEnum
+from enum import Enum, EnumType, IntEnum, StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType, TypeVar, overload
 
 import msgspec
@@ -364,3 +364,11 @@ class CoordinatorAccess(StrEnum):
     LOG = "log"
     API = "api"
     NONE = "none"
+
+
+class TopicWatch(Enum):
+    """How a watcher watches the partitions of a topic."""
+
+    BY_SCAN = "it reads them"
+    BY_CENSUS = "it asks their leaders now and then; a watcher with other settings may read them"
+    NONE = "it does not watch them"

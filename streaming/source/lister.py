@@ -402,6 +402,7 @@ class Lister:
             topic = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
             if topic is not None and topic.partitions:
                 self._cluster.refresh()
+                self.looked_s = -math.inf  # this answer was not compared with what is read
         except BrokerError:
             return None
         return self._coordinator_partitions()

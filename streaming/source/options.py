@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, Offset, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, Offset, TopicPartition, TopicWatch
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.notations import Endpoint, parse_bootstrap
 from txnwatch.streaming.client.property_names import check_names
@@ -98,10 +98,16 @@ class SourceOptions:
         """Whether a topic is scanned before the others, if not all can be."""
         return _matches(self.first_pattern, name)
 
+    def watch_of(self, name: str) -> TopicWatch:
+        """How a topic of this name would be watched if this user could see it."""
+        shown = TopicInfo(name, "", {})
+        if self.watches(shown):
+            return TopicWatch.BY_SCAN
+        return TopicWatch.BY_CENSUS if self.counts(shown) else TopicWatch.NONE
+
     def wants(self, name: str) -> bool:
         """Whether a topic of this name would be watched if this user could see it."""
-        shown = TopicInfo(name, "", {})
-        return self.watches(shown) or self.counts(shown)
+        return self.watch_of(name) is not TopicWatch.NONE
 
     @property
     def state_keys(self) -> tuple[int, ...]:

@@ -60,7 +60,15 @@ class WatchedLog(SharedLog):
 
 
 class HandoverWorld:
-    """Two instances, one topic and a lease."""
+    """Two instances, one topic and a lease.
+
+    Attributes:
+        steps: what may happen in a round.
+        most_records: how many records about an incident are no argument.
+    """
+
+    steps = _STEPS
+    most_records = _MOST_RECORDS
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -85,7 +93,7 @@ class HandoverWorld:
     def run(self) -> list[str]:
         """The problems of one world."""
         for _ in range(_ROUNDS):
-            self.step(self.rng.choice(_STEPS[: -2 if self.is_plain else None]))
+            self.step(self.rng.choice(self.steps[: -2 if self.is_plain else None]))
             if self.is_forging and self.rng.random() < 0.3:
                 self.forge()
             self.batch(self.rng.choice(_PAUSES_MS))
@@ -208,7 +216,7 @@ class HandoverWorld:
         if name not in self.speakers:
             self.problems.append(f"SILENT: {event.subject} is {event.status} by {name}")
         if self.is_plain:
-            wrong = _wrong(event, last)
+            wrong = wrong_after(event, last)
             self.problems += [f"{kind}: {event.subject} is {event.status} by {name}" for kind in wrong]
 
     def wrong_at_rest(self) -> Iterator[str]:
@@ -220,7 +228,7 @@ class HandoverWorld:
         for event in last.values():
             if numbers[event.incident_id] in self.forged and (event.topic_id == _FORGED or "first" in self.speakers):
                 yield f"FORGED: {event.subject}"
-            if written[event.incident_id] > _MOST_RECORDS:
+            if written[event.incident_id] > self.most_records:
                 yield f"ARGUING: {written[event.incident_id]} records about {event.subject}"
         open_now = Counter(start_of(event) for event in last.values() if event.is_open)
         for candidate in self.hanging.values():
@@ -229,7 +237,7 @@ class HandoverWorld:
         yield from (f"LOST: {place} has ended" for place in open_now)
 
 
-def _wrong(event: IncidentEvent, last: IncidentEvent | None) -> Iterator[str]:
+def wrong_after(event: IncidentEvent, last: IncidentEvent | None) -> Iterator[str]:
     """What is wrong with an event behind the last one of its incident."""
     if last is None:
         if event.status is not IncidentStatus.OPENED:

@@ -9,18 +9,21 @@ from unittest import mock
 
 import pytest
 
-from simulation.handovers import run_handovers
+from simulation.divided_topics import run_divided
+from simulation.handovers import HandoverWorld, run_handovers
 from support.seeds import in_proportion
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents import untold
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.incident_store import IncidentStore
+from txnwatch.state.incidents.ledger import Ledger
 from txnwatch.state.incidents.speaking import WHOLE
 from txnwatch.state.incidents.untold import UntoldIncidents
 from txnwatch.state.incidents.wanted import AskToSpeak, IsTopicRead, Wanted, Way
 from txnwatch.state.model.incident import IncidentEvent
 
+Planted = Callable[[], Any]
 RUNS, _MOST_SEEDS = in_proportion(45), 20
 _WAYS, _CLEAR = RunningLedger.ways, TopicOutbox.clear
 
@@ -55,12 +58,12 @@ def _nothing(*_: object, **__: object) -> None:
     pass
 
 
-def _planted(target: object, name: str, instead: object) -> Callable[[], Any]:
+def _planted(target: object, name: str, instead: object) -> Planted:
     return lambda: mock.patch.object(target, name, instead)
 
 
 # What is said, how it is planted, and the first seed that is tried.
-PLANTED: dict[str, tuple[str, Callable[[], Any], int]] = {
+PLANTED: dict[str, tuple[str, Planted, int]] = {
     "the gate is always open": ("SILENT", _planted(RunningLedger, "ways", _always_speaks), 0),
     "what is found in silence is dropped": ("LOST", _planted(UntoldIncidents, "keep", _nothing), 0),
     "a record of another writer is left": ("FORGED", _planted(UntoldIncidents, "mark", _nothing), 9),
@@ -85,9 +88,33 @@ PLANTED: dict[str, tuple[str, Callable[[], Any], int]] = {
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_rule_is_found(name: str) -> None:
-    kind, planted, first = PLANTED[name]
+    assert_found(run_handovers, name, *PLANTED[name])
+
+
+def assert_found(run: Callable[[int], HandoverWorld], name: str, kind: str, planted: Planted, first: int) -> None:
     with planted():
-        worlds = ((seed, run_handovers(seed).problems) for seed in range(first, first + _MOST_SEEDS))
-        found = next((seed for seed, problems in worlds if any(one.startswith(kind) for one in problems)), None)
+        worlds = ((seed, run(seed).problems) for seed in range(first, first + _MOST_SEEDS))
+        found = next((seed for seed, problems in worlds if any(problem.startswith(kind) for problem in problems)), None)
     assert found is not None, f"{name}, and {_MOST_SEEDS} seeds do not show {kind}"
-    assert not run_handovers(found).problems, "the seed fails without the planted rule, too"
+    assert not run(found).problems, "the seed fails without the planted rule, too"
+
+
+def test_two_watchers_with_other_topics_tell_what_both_know_once() -> None:
+    for seed in range(RUNS):
+        world = run_divided(seed)
+        assert not world.problems, f"seed {seed}: {world.problems}"
+
+
+PLANTED_IN_DIVIDED: dict[str, tuple[str, Planted, int]] = {
+    "each answers what the other one tells": ("ARGUING", _planted(Book, "is_told_by", lambda *_, **__: False), 0),
+    "the outcome that the other one knows is not heard": (
+        "REPLACED",
+        _planted(Ledger, "hears", lambda self, _: not self.speaks),
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED_IN_DIVIDED)
+def test_a_planted_rule_of_two_watchers_with_other_topics_is_found(name: str) -> None:
+    assert_found(run_divided, name, *PLANTED_IN_DIVIDED[name])

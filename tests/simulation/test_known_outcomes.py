@@ -62,7 +62,7 @@ PLANTED: dict[str, PlantedMethod] = {
     "what was never published is told as an update": PlantedMethod(UntoldIncidents, "take_opening", lambda *_: None, 5),
     "what the speaker has told is told again": PlantedMethod(UntoldIncidents, "told", lambda *_: None),
     "the outcome of the former speaker is dropped": PlantedMethod(Book, "hear_outcome", lambda *_: None, 71),
-    "two that speak do not hear each other": PlantedMethod(Ledger, "hears", property(lambda self: not self.speaks), 38),
+    "two that speak do not hear each other": PlantedMethod(Ledger, "hears", lambda self, _: not self.speaks, 38),
     "what another instance has told is not taken over": PlantedMethod(Book, "adopt", lambda *_: None),
     "a stray write that was found in silence is not told": PlantedMethod(
         UntoldIncidents, "has_opening", lambda *_: False, 151

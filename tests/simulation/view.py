@@ -7,7 +7,8 @@ towards its real `RangeReading`s. A leader that does not answer is an error for 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from simulation.partition import DataPartition, Fetched, PartitionLog, Producer
 from simulation.world import World
@@ -189,26 +190,31 @@ class View:
 
     def read(self, read: RangeReading) -> None:
         """Fetches until the range is read, or for as long as patience lasts; then what is left is a gap."""
-        self._begin_task()
         patience = _PATIENCE
-        while read.needs_fetch:
-            patience = self._try(read, patience)
+        with self._task():
+            while read.needs_fetch:
+                patience = self._try(read, patience)
 
     def read_within(self, reads: list[RangeReading], budgets: list[Budget]) -> None:
         """The same for several ranges, round by round, until all are read or a budget is spent; a round is a second."""
-        self._begin_task()
         patience = dict.fromkeys(range(len(reads)), _PATIENCE)
         rounds = 0.0
-        while pending := [number for number, read in enumerate(reads) if read.needs_fetch]:
-            for number in pending:
-                patience[number] = self._try(reads[number], patience[number])
-            rounds += 1.0
-            for budget in budgets:
-                budget.stop_spent(rounds)
+        with self._task():
+            while pending := [number for number, read in enumerate(reads) if read.needs_fetch]:
+                for number in pending:
+                    patience[number] = self._try(reads[number], patience[number])
+                rounds += 1.0
+                for budget in budgets:
+                    budget.stop_spent(rounds)
 
-    def _begin_task(self) -> None:
+    @contextmanager
+    def _task(self) -> Iterator[None]:
+        """A task has metadata of its own, which may be older than that of the driver."""
+        metadata_of_driver = self.metadata
         if self.has_slow_tasks and self._earlier is not None and self._rng_of_followers.random() < _OLD_METADATA:
             self.metadata = self._earlier
+        yield
+        self.metadata = metadata_of_driver
 
     def _try(self, read: RangeReading, patience: int) -> int:
         """One Fetch; returns the patience that is left."""

@@ -98,6 +98,23 @@ def test_a_deleted_topic_is_gone(broker: OneBroker) -> None:
     assert gone_after(lister, offset) == {ORDERS}
 
 
+def test_one_answer_without_a_topic_does_not_delete_it_where_the_coordinators_log_is_looked_for(
+    broker: OneBroker,
+) -> None:
+    """The broker that shows the new log is behind with another topic."""
+    broker.there = {"orders", "other"}
+    lister = Lister(OPTIONS, broker)
+    offset = lister.next_offset(NOTHING_YET)
+    lister.looked_s = float("inf")  # no look at all topics is due
+    for shown in ({"other", LOG.topic}, {"orders", "other", LOG.topic}):
+        assert offset is not None
+        broker.there = shown
+        offset = lister.next_offset(offset)
+    assert offset is not None
+    assert offset.gone == {}
+    assert {ORDERS, LOG} <= offset.positions.keys()
+
+
 def test_a_hidden_topic_is_not_gone(broker: OneBroker) -> None:
     lister, offset = begun(broker)
     broker.hidden.add("orders")
