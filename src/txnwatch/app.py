@@ -43,7 +43,7 @@ from txnwatch.state.model.findings import BucketCount, CensusReason, Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import CoordinatorAccess, Offset, TimestampMs, TopicPartition
+from txnwatch.state.model.values import CoordinatorAccess, Offset, TimestampMs, TopicPartition, lease_group
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.text import redacted, shown_place
 from txnwatch.streaming.admin.kafka_settings import scan_interval_warning
@@ -221,6 +221,7 @@ class Watch:
         if left is not None:
             self.log.warning(f"--auto-abort {self.settings.auto_abort}: {left}")
         self.metrics.cluster_id, self.metrics.cluster_name = self.cluster_id, self.settings.cluster_name
+        self.metrics.lease_group = lease_group(*self._group)
 
     def _take_view(self, view: ChosenView, cluster: Cluster) -> None:
         """Takes the view of the coordinators, and reports what it does not detect."""

@@ -76,7 +76,8 @@ class WholeWatcher:
     @property
     def speaks(self) -> bool:
         """See Instance."""
-        return Scrape.at(self._watch.metrics_url).value("speaks") == 1
+        speaks = Scrape.at(self._watch.metrics_url).families["txnwatch_speaks"].samples
+        return [sample.value for sample in speaks] == [1]
 
     def signal(self, number: signal.Signals) -> None:
         """See Instance."""

@@ -163,6 +163,7 @@ class Metrics(Collector):
         progress: returns the progress of the running query; None while it is unknown.
         cluster_id: set once it is known.
         cluster_name: how the cluster is called; None for its id.
+        lease_group: the consumer group of the watchers of the same topics; set once it is known.
         jvm_pid: the process of Spark's JVM on this machine; None before it runs.
     """
 
@@ -174,6 +175,7 @@ class Metrics(Collector):
         self.is_page_up: Callable[[], bool] = lambda: False
         self.cluster_id = ""
         self.cluster_name: str | None = None
+        self.lease_group = ""
         self.jvm_pid: int | None = None
         self._now_ms = now_ms
         self._lock = threading.Lock()
@@ -339,7 +341,7 @@ class Metrics(Collector):
 
     def _take_ledger(self, ledger: RunningLedger) -> None:
         incidents = ledger.open_incidents
-        self._made["speaks"].set(int(ledger.speaks))
+        self._made["speaks"].labels(self.lease_group).set(int(ledger.speaks))
         self._acted = {event.incident_id: event.action for event in incidents}
         counts: Counts[tuple[str, ...]] = Counts(
             (event.verdict, event.severity, owner_label(event)) for event in incidents

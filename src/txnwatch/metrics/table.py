@@ -70,9 +70,9 @@ METRICS: tuple[Metric, ...] = (
         HEALTH,
         "speaks",
         _G,
-        (),
-        "1 if this watcher publishes events (to the topic, to Redis and by push), else 0; of several watchers of the "
-        "same topics one does",
+        ("group",),
+        "1 if this watcher publishes events (to the topic, to Redis and by push), else 0; of the watchers of the same "
+        "topics one does. group is their consumer group, whose lease decides",
     ),
     Metric(
         HEALTH,

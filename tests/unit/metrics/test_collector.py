@@ -269,6 +269,13 @@ def test_the_name_of_the_cluster_is_a_label_of_the_info_only(
     assert [spec.name for spec in METRICS if "cluster_name" in spec.labels] == ["build_info"]
 
 
+def test_who_speaks_is_known_by_the_group_whose_lease_decides(world: CollectorWorld) -> None:
+    world.metrics.lease_group = "txnwatch-speaker-1-2"
+    assert (world.scrape().value("speaks"), world.batch().value("speaks", group="txnwatch-speaker-1-2")) == (None, 0)
+    world.ledger.on_batch([])
+    assert world.batch().value("speaks", group="txnwatch-speaker-1-2") == 1
+
+
 def test_the_picture_is_as_old_as_the_last_listing_that_was_read_to_its_ends(world: CollectorWorld) -> None:
     world.batch()
     listed_ms = world.bucket.now_ms - 1
