@@ -203,7 +203,9 @@ class RunSettings(BaseModel):
         RETENTION_MS, description="how long a resolved incident stays on the events topic; at least a day (86400000)"
     )
     events_heartbeat_ms: NotNegativeMs = Field(
-        DurationMs(15_000), description="pause between two heartbeats on the events topic; 0: no heartbeats there"
+        DurationMs(15_000),
+        description="pause between two heartbeats on the events topic; 0: no heartbeats there, so two watchers do not "
+        "hear each other and may both publish",
     )
     owners_file: Path | None = Field(
         None,

@@ -349,7 +349,7 @@ def test_spark_listens_for_executors_of_another_master(manifests: ModuleType) ->
 )
 def test_a_checkpoint_in_an_object_store_needs_no_claim(manifests: ModuleType, tmp_path: Path, uri: str) -> None:
     text = rendered(manifests, {**OBJECT_STORE, "checkpoint": {"uri": uri}}, tmp_path)
-    assert environment(text)["TXNWATCH_CHECKPOINT"] == uri
+    assert environment(text)["TXNWATCH_CHECKPOINT"] == f"{uri}/$(POD_NAME)"
     assert "volumeClaimTemplates" not in kinds(text)["StatefulSet"]["spec"]
     assert not [volume for volume in pod(text)["volumes"] if "persistentVolumeClaim" in volume]
 
