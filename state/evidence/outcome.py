@@ -108,7 +108,7 @@ _WATCHER = "an incident that a watcher had opened before has the outcome, if it 
 DOUBTS: dict[OutcomeDoubt, DoubtRule] = {
     OutcomeDoubt.NOT_FOUND_HERE: DoubtRule(
         "the instance that wrote the event has not proven the hang itself, and an event is no proof",
-        "an instance that finds the hang corrects the event",
+        "it becomes known if the instance that publishes proves the hang itself",
     ),
     OutcomeDoubt.NO_RECORD: DoubtRule(
         "no record of the producer id was read from `__transaction_state`",

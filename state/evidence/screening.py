@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, auto
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -373,15 +373,15 @@ def _open_for_ms(
 # whether the timeout has passed by our time. Only a verdict that a coordinator has confirmed counts as proven.
 
 
-class WillEndBy(StrEnum):
+class WillEndBy(Enum):
     """What ends a live transaction."""
 
-    MARKERS = "its outcome is decided: the markers end it"
-    CLIENT = "it has no timeout: only its client ends it"
-    TIMEOUT = "its coordinator aborts it after its timeout"
-    TIMEOUT_IN_DOUBT = "its timeout has passed by our clock, and it is not proven that its coordinator is late"
-    NO_START = "its coordinator returned no start, so it is not known when its timeout passes"
-    LATE_COORDINATOR = "its coordinator is proven to be late"
+    MARKERS = auto()  # its outcome is decided
+    CLIENT = auto()  # it has no timeout
+    TIMEOUT = auto()
+    TIMEOUT_IN_DOUBT = auto()  # it has passed by our clock, and it is not proven that the coordinator is late
+    NO_START = auto()  # its coordinator returned no start
+    LATE_COORDINATOR = auto()  # this is proven
 
 
 class ExpectedEnd(NamedTuple):

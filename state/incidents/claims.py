@@ -73,7 +73,7 @@ def believed_action(event: IncidentEvent, incident: IncidentEvent | None, acted:
 def differs(published: IncidentEvent, ours: IncidentEvent) -> bool:
     """Whether an event differs, in a relevant field, from what this process has found about the same subject.
 
-    A value that one of two honest instances does not know yet is no difference.
+    A value that this process does not know yet is no difference.
     """
     if is_elsewhere(published, ours):
         return True
@@ -81,7 +81,7 @@ def differs(published: IncidentEvent, ours: IncidentEvent) -> bool:
         return True
     verdict = published.verdict
     if rank(verdict) > rank(ours.verdict) or published.severity != RULE_OF[verdict].severity:
-        return True  # milder than found: also the case for an instance that is behind, which is corrected
+        return True  # milder than found: its writer may be behind
     return ours.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
 
 

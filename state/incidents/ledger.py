@@ -14,8 +14,8 @@ The ledger's durable storage is the compacted events topic, which it follows. So
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
 missed end is found when open incidents are checked again. An event on the topic is only a claim.
 
-The parts (spans, transactions, outcomes, owners, checks, doubts) read the book, keep what they find in its `findings`,
-and want changes. Only `_make` makes a change. The store itself takes what other writers have published (`_listen`).
+The parts (spans, transactions, outcomes, owners, checks) read the book, keep what they find in its `findings`, and want
+changes. Only `_make` makes a change. `_take` takes what other writers have published.
 Sans-IO: sinks/incidents/run_ledger.py carries out the plans.
 """
 
@@ -76,8 +76,9 @@ from txnwatch.state.telling.commands import Origin
 
 # The retention: incidents that ended long ago are removed from the events topic by a tombstone, then from the store.
 #
-# Several instances may write a tombstone for the same incident; that does no harm. An instance removes only incidents
-# that it has itself known as ended for a while, because the time of an end on the topic may be forged.
+# Only an instance that speaks writes tombstones. Speakers of other topics may write one for the same incident; that
+# does no harm. An instance removes only incidents that it has itself known as ended for a while, because the time of an
+# end on the topic may be forged.
 
 PAUSE_MS = DurationMs(600_000)
 AT_A_TIME = 1_000

@@ -40,7 +40,6 @@ class NextStep(StrEnum):
     END_AND_RENAME = "publish `resolved`; what was found here goes on under the other id"
     RENAME = "what was found here goes on under the other id"
     END_SPENT = "publish `resolved`; the id is never used again"
-    CLAIM = "take it as a claim, which the next check reads afresh"
     TELL_AGAIN = "publish what is known here again, above the sequence of the record"
 
 
@@ -119,9 +118,10 @@ LIFE: Final[dict[Happening, Row]] = {
         "by the read of open incidents.",
     ),
     Happening.FOREIGN_RECORD: Row(
-        *(NextStep.CLAIM, NextStep.CLAIM, NextStep.TELL_AGAIN, NextStep.TELL_AGAIN),
+        *(_N, _N, NextStep.TELL_AGAIN, NextStep.TELL_AGAIN),
         why="Anyone who may write the topic can write anything, so contents are not compared. The first answer comes "
-        "at once, each further one after a pause that is twice as long. A tombstone ends nothing.",
+        "at once, each further one after a pause that is twice as long. A tombstone ends nothing. What others have "
+        "found is a claim, which the next check reads afresh.",
     ),
     Happening.ID_IS_SPENT: Row(
         *(_N, NextStep.END_SPENT, NextStep.END_AND_OPEN, NextStep.END_SPENT),

@@ -60,8 +60,8 @@ PLANTED: dict[str, Planted] = {
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}, 409),
     "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}, 165),
-    "a record of another writer is believed": Planted(H.FOREIGN_RECORD, {"found": NextStep.CLAIM}),
-    "a record after our end stays the last one": Planted(H.FOREIGN_RECORD, {"ended": NextStep.CLAIM}),
+    "a record of another writer is believed": Planted(H.FOREIGN_RECORD, {"found": NO_STEP}),
+    "a record after our end stays the last one": Planted(H.FOREIGN_RECORD, {"ended": NO_STEP}),
     "what had a spent id is forgotten": Planted(H.ID_IS_SPENT, {"found": NO_STEP, "claimed": NO_STEP}, 4),
 }
 

@@ -10,7 +10,7 @@ import redis
 
 from support.waiting import eventually
 from txnwatch_demo.embedded import real_servers
-from txnwatch_demo.embedded.real_servers import ServerProcess, free_ports, is_free, redis_program
+from txnwatch_demo.embedded.real_servers import ServerProcess, free_ports, redis_program
 
 PASSWORD, SENTINEL_PASSWORD, SERVICE = "of-the-server", "of-the-sentinel", "the-service"
 _SLOTS, _BUS = 16_384, 10_000
@@ -20,7 +20,11 @@ def _ports_of_nodes(count: int) -> list[int]:
     """Free ports of nodes. The port of a node's bus is 10,000 above; it is no port of outgoing connections either."""
     last = max(real_servers.PORTS) - _BUS
     among = [port for port in real_servers.PORTS if port <= last]
-    found = [port for port in free_ports(100, among) if is_free(port + _BUS)]
+    found: list[int] = []
+    for port in free_ports(100, among):
+        with contextlib.suppress(OSError):  # the port of its bus is taken
+            free_ports(1, [port + _BUS])
+            found.append(port)
     return found[:count]
 
 

@@ -137,12 +137,6 @@ def free_ports(count: int, among: Sequence[int] | None = None) -> list[int]:
     raise OSError(f"expected {count} free ports from {min(among)} to {max(among)}, found {len(ports)}")
 
 
-def is_free(port: int) -> bool:
-    """Whether the port is free now."""
-    with socket.socket() as sock:
-        return _binds(sock, port)
-
-
 def _binds(sock: socket.socket, port: int) -> bool:
     try:
         sock.bind(("127.0.0.1", port))

@@ -116,9 +116,9 @@ def test_these_fields_of_an_event_differ_from_the_finding(
     ("known", "is_found", "expected"),
     [
         ({}, True, NextStep.TELL_AGAIN),
-        ({}, False, NextStep.CLAIM),
+        ({}, False, NextStep.NOTHING),
         ({"status": IncidentStatus.RESOLVED}, False, NextStep.TELL_AGAIN),
-        (ABORT_BY_HAND, True, NextStep.CLAIM),
+        (ABORT_BY_HAND, True, NextStep.NOTHING),
     ],
 )
 def test_the_answer_to_a_record_of_another_writer(

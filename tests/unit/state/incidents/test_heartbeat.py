@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,13 @@ from txnwatch.state.model.incident import is_incident_id
 def test_a_heartbeat_survives_its_encoding() -> None:
     beat = a_heartbeat()
     assert from_bytes(to_bytes(beat), beat.key) == beat
+
+
+def test_the_page_for_consumers_has_each_member() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "consumers.md").read_text()
+    rows = text.partition("| member | meaning |")[2].partition("\n\n")[0].splitlines()[2:]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(json.loads(to_bytes(a_heartbeat())))
 
 
 def test_a_heartbeat_is_no_incident_and_an_incident_no_heartbeat() -> None:
