@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from txnwatch.state.incidents.life import Known, NextStep, confirmed_span, confi
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
 
+INCIDENTS = Path(__file__).parents[4] / "state" / "incidents"
 FOUND = an_event()
 STRAY = an_event(verdict=Verdict.STRAY_WRITE, severity=RULE_OF[Verdict.STRAY_WRITE].severity)
 
@@ -27,6 +30,11 @@ SPANS = {
         NextStep.END_AND_OPEN,
     ),
 }
+
+
+def test_each_step_of_the_table_is_made_by_the_code() -> None:
+    others = [path.read_text() for path in INCIDENTS.glob("*.py") if path.name != "life.py"]
+    assert [one for one in NextStep if not any(re.search(rf"\bNextStep\.{one.name}\b", text) for text in others)] == []
 
 
 def as_known(known: IncidentEvent | None) -> tuple[Known, ...]:
