@@ -200,6 +200,9 @@ class MirrorQueue(Protocol):
     def put(self, events: Sequence[IncidentEvent]) -> None:
         """Adds events at the end of the queue."""
 
+    def take_over(self, events: Sequence[IncidentEvent], *, another_spoke: bool) -> None:
+        """This instance begins to speak: takes the latest event of each known incident; see wanted.TakeOver."""
+
     def deliver(self, now_ms: TimestampMs, /) -> object:
         """Delivers queued events, or has them delivered."""
 
@@ -258,6 +261,11 @@ class MirrorOutbox(Outbox):
         """Adds events at the end of the queue, and keeps it short."""
         super().put(events)
         self._waiting = self._bound.applied(self._waiting)
+
+    def take_over(self, events: Iterable[IncidentEvent], *, another_spoke: bool) -> None:
+        """See MirrorQueue. A mirror holds the state of each incident: what it has already changes nothing."""
+        del another_spoke
+        self.put(events)
 
     def has_lost_everything(self) -> bool:
         """See OpenIncidentsView; False for a mirror without a view. A refusal is reported once."""
@@ -449,6 +457,11 @@ class BackgroundMirror:
         with self._lock:
             self._inbox.extend(events)
         self._thread.wake()
+
+    def take_over(self, events: Sequence[IncidentEvent], *, another_spoke: bool) -> None:
+        """See MirrorOutbox."""
+        del another_spoke
+        self.put(events)
 
     def deliver(self, _: TimestampMs) -> None:
         """The thread has been woken by `put`."""

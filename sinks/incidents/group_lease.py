@@ -147,7 +147,7 @@ class SpeakerGate:
             self._telling = self._ask_for_transactions(), Speaking()
         tells_transactions = self._look(*self._telling, "incidents about whole transactions")
         tenure = self._past_losses + self._lease.losses + self._telling[0].losses + self._speaking.doubts
-        return SpeakerRole(speaks, tells_transactions, tenure, self._speaking.is_alone)
+        return SpeakerRole(speaks, tells_transactions, tenure, self._speaking.is_alone, self._speaking.silences)
 
     def hear(self) -> None:
         """Takes that another instance with the same topics has just said that it speaks."""

@@ -111,7 +111,7 @@ class RunningLedger:
         ways: dict[type[Wanted[Any]], Way] = {
             Publish: lambda wanted: delivery.publish(wanted.events, self.now_ms()),
             AskToSpeak: lambda _: self.role(),
-            TakeOver: lambda _: self.fill_mirrors(),
+            TakeOver: lambda wanted: self.fill_mirrors(another_spoke=wanted.another_spoke),
             FallSilent: lambda _: delivery.topic.clear(),
             Withdraw: lambda wanted: delivery.topic.withdraw(wanted.record),
             ReadNewRecords: lambda _: list(self.new_records()) if self.new_records is not None else [],
@@ -173,11 +173,12 @@ class RunningLedger:
         """Loads events that were published before."""
         self.ledger.remember(records, self.now_ms())
 
-    def fill_mirrors(self) -> None:
-        """Queues the latest event of every known incident for all mirrors, which may have missed some."""
+    def fill_mirrors(self, *, another_spoke: bool = False) -> None:
+        """Gives the latest event of every known incident to all mirrors, which may have missed some."""
+        events = self._delivery.on_topic(self._told())
         for mirror in self.mirrors:
             mirror.has_lost_everything()  # it is filled in any case
-        self._delivery.resend(self._told(), self.mirrors)
+            mirror.take_over(events, another_spoke=another_spoke)
 
     def _told(self) -> list[IncidentEvent]:
         """The incidents that are on the topic as they are known here: a mirror never gets what the topic has not."""
@@ -240,15 +241,10 @@ class Delivery:
             mirror.forget(has_ended, now_ms)
             if mirror.has_lost_everything():
                 self.report(f"{mirror.name} is empty and is filled again")
-                self.resend(incidents, [mirror])
+                mirror.put(self.on_topic(incidents))
         return not self.topic.waiting
 
-    def resend(self, incidents: Iterable[IncidentEvent], mirrors: Iterable[MirrorQueue]) -> None:
-        """Queues the latest event of every known incident again, for mirrors that may have missed some.
-
-        Incidents with events that are not on the topic yet are left out: these events follow once they are.
-        """
+    def on_topic(self, incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
+        """The incidents without events that are not on the topic yet: these events follow once they are."""
         waiting = self.topic.waiting_incidents
-        events = [event for event in incidents if event.incident_id not in waiting]
-        for mirror in mirrors:
-            mirror.put(events)
+        return [event for event in incidents if event.incident_id not in waiting]

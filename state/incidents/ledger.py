@@ -142,6 +142,7 @@ class Ledger:
     checks: OpenChecks = field(init=False)
     speaks: bool = False
     _tenure: int = 0
+    _silences: int = 0
     _is_alone: bool = True
     _had_lease_ms: TimestampMs | None = None
     answers: CountedConfirmations = field(init=False)
@@ -336,6 +337,8 @@ class Ledger:
             self._had_lease_ms = None
         elif not self.speaks:
             yield from self._take_over(role, now_ms)
+        if self.speaks:
+            self._silences = role.silences
 
     def _take_over(self, role: SpeakerRole, now_ms: TimestampMs) -> Plan[None]:
         """Begins to speak once the topic was read to the end that it had when this instance got the lease.
@@ -350,7 +353,7 @@ class Ledger:
                 return
             yield Say("the events topic could not be read to its end for a minute: events may be told twice")
         self.speaks, self._had_lease_ms, self.checks.due_ms = True, None, now_ms
-        yield TakeOver()
+        yield TakeOver(another_spoke=role.silences != self._silences)
 
     def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
         """Takes one record of the topic."""

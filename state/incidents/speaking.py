@@ -8,6 +8,8 @@ Law:
   * While it does not answer, the last speaker goes on, and the others are silent as long as they hear a speaker. If an
     instance hears none for a minute, it speaks. So a fault of the coordinator silences nobody for longer than that, and
     two instances can speak only while it lasts.
+  * So an instance that is silent for longer than this minute and the session, between two looks, is not the only one:
+    another one has had the lease, or was heard. What it told is not known here, and need not be told again.
   * An instance that was stopped for longer than the session of the group has lost the lease, whatever it knows itself.
     It speaks again once the coordinator has answered.
   * An incident about a whole transaction belongs to no partition: every watcher of a cluster finds it, whatever topics
@@ -26,6 +28,7 @@ from txnwatch.state.model.values import DurationMs, TimestampMs
 
 SESSION_MS: Final = DurationMs(7_000)  # with a rebalance and a micro-batch, nobody speaks for 10 s at most
 UNHEARD_MS: Final = DurationMs(60_000)
+LONGEST_SILENCE_MS: Final = DurationMs(UNHEARD_MS + SESSION_MS)  # of the only instance: it looks once in a session
 
 
 class SpeakerRole(NamedTuple):
@@ -36,12 +39,14 @@ class SpeakerRole(NamedTuple):
         tells_transactions: whether it publishes incidents about whole transactions, too.
         tenure: changes whenever another instance may have spoken in between.
         is_alone: whether the coordinator has said that no other instance speaks.
+        silences: how often it was silent for so long that another instance has spoken.
     """
 
     speaks: bool
     tells_transactions: bool
     tenure: int = 0
     is_alone: bool = True
+    silences: int = 0
 
 
 SILENT: Final = SpeakerRole(speaks=False, tells_transactions=False)
@@ -56,11 +61,14 @@ class Speaking:
         speaks: the last answer.
         is_alone: whether that is what the coordinator has answered.
         doubts: how often it has answered again while this instance spoke.
+        silences: see SpeakerRole.
     """
 
     speaks: bool = False
     is_alone: bool = True
     doubts: int = 0
+    silences: int = 0
+    _spoke_ms: TimestampMs | None = None  # when it looked last and spoke, or looked first
     _looked_ms: TimestampMs | None = None
     _heard_ms: TimestampMs | None = None
 
@@ -83,4 +91,12 @@ class Speaking:
             self.speaks, self._heard_ms = False, now_ms
         elif not self.speaks:
             self.speaks = self._heard_ms is None or now_ms - self._heard_ms >= UNHEARD_MS
+        self._count_silence(now_ms)
         return self.speaks
+
+    def _count_silence(self, now_ms: TimestampMs) -> None:
+        if self._spoke_ms is None:
+            self._spoke_ms = now_ms
+        if self.speaks:
+            self.silences += now_ms - self._spoke_ms > LONGEST_SILENCE_MS
+            self._spoke_ms = now_ms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -14,7 +14,7 @@ from support.kept_evidence import KeptEvidence
 from support.log_lines import LogLines
 from support.recording_sink import RecordingMirror, RecordingTopic
 from support.shared_log import SharedLog
-from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, MirrorQueue, TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.speaking import WHOLE, SpeakerRole
 from txnwatch.state.model.clocks import Leader
@@ -69,6 +69,7 @@ class LedgerWorld:
         evidence: KeptEvidence | None = None,
         role: Callable[[], SpeakerRole] = lambda: WHOLE,
         name: str | None = None,
+        mirrors: Sequence[MirrorQueue] | None = None,
     ) -> RunningLedger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
         ledger = RunningLedger(
@@ -79,7 +80,7 @@ class LedgerWorld:
                 TopicOutbox(log.sink(), self.reports),
                 lambda: self.now_ms,
             ),
-            mirrors=[self._mirror()],
+            mirrors=[self._mirror()] if mirrors is None else mirrors,
             new_records=log.reader(),
             has_read=lambda _: not log.is_away,
             report=self.reports.append,

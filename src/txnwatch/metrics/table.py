@@ -286,7 +286,13 @@ METRICS: tuple[Metric, ...] = (
         ("why",),
         "records of the events topic that were read and are not events of txnwatch",
     ),
-    Metric(INCIDENTS, "sink_waiting_events", _G, ("sink",), "events that are not yet delivered to the sink"),
+    Metric(
+        INCIDENTS,
+        "sink_waiting_events",
+        _G,
+        ("sink",),
+        "events that are not yet delivered to the sink; 0 for a push of a watcher that does not publish",
+    ),
     Metric(INCIDENTS, "sink_failures_total", _C, ("sink",), "failed deliveries; each is retried"),
     Metric(INCIDENTS, "sink_delivered_events_total", _C, ("sink",), "events that the sink has taken"),
     Metric(

@@ -24,8 +24,8 @@ from typing import Any, Final
 from txnwatch.http_client import Address, HttpClient
 from txnwatch.push.message import PARTS, harmless, message_of, page_of, without_markup
 from txnwatch.push.push_file import AlertmanagerTarget
-from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetThread
-from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts
+from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetThread, Undelivered
+from txnwatch.sinks.delivery.outbox import WHEN_WOKEN
 from txnwatch.state.model.incident import IncidentEvent, aged
 from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.ports import Log
@@ -53,11 +53,11 @@ class AlertmanagerPeer(TargetThread):
     ) -> None:
         client = HttpClient(address.below(ALERTS_PATH), target.ca_file)
         super().__init__(
-            Sender(f"alertmanager {target.name} {address.shown}", target, client, journal, now_ms, log), self._work, log
+            Sender(f"alertmanager {target.name} {address.shown}", target, client, journal, now_ms, log),
+            *(self._work, self._left, log),
         )
         self._journal = journal
         self._now_ms = now_ms
-        self._delivered = 0
         self._tries = 0
         self._most = _AT_A_TIME
         form = functools.partial(_form, target)
@@ -71,19 +71,9 @@ class AlertmanagerPeer(TargetThread):
             self._journal.keep(key, None)
         return kept
 
-    @property
-    def waiting(self) -> int:
-        """See MirrorQueue."""
+    def _left(self) -> Undelivered:
         with self._lock:
-            return self._book.waiting
-
-    @property
-    def tally(self) -> DeliveryCounts:
-        """See MirrorQueue."""
-        with self._lock:
-            oldest_ms = self._book.oldest_ms
-        sender = self._sender
-        return DeliveryCounts(self._delivered, sender.refused, oldest_ms, sender.is_stopped, sender.error)
+            return Undelivered(self._book.waiting, self._book.oldest_ms)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Takes the latest events of incidents."""
@@ -93,11 +83,18 @@ class AlertmanagerPeer(TargetThread):
                 self._book.take(event, now_ms)
         self._thread.wake()
 
+    def take_over(self, events: Iterable[IncidentEvent], *, another_spoke: bool) -> None:
+        """See MirrorQueue. What has ended so long ago that it is not among the events is renewed no more."""
+        if another_spoke:
+            with self._lock:
+                self._book.forget_events()
+        self.put(events)
+
     def take_history(self, event: IncidentEvent) -> None:
         """An alert shows an incident as it is; its history is of no use."""
 
     def _work(self) -> float:
-        while not self._thread.is_stopping and not self._sender.is_stopped:
+        while self.may_send() and not self._thread.is_stopping and not self._sender.is_stopped:
             now_ms = self._now_ms()
             with self._lock:
                 next_ms = self._book.next_ms()
@@ -367,6 +364,11 @@ class AlertBook:
         for of_incident in (self._events, self._due, self._new):
             of_incident.pop(incident_id, None)
 
+    def forget_events(self) -> None:
+        """Drops the incidents as they were; what Alertmanager has stays known."""
+        for of_incident in (self._events, self._due, self._new):
+            of_incident.clear()
+
     def next_ms(self) -> TimestampMs | None:
         """When the next alert is due; None if there is none."""
         return min(self._due.values(), default=None)
@@ -394,8 +396,14 @@ class AlertBook:
     def taken(self, alerts: Iterable[Alert], now_ms: TimestampMs) -> list[str]:
         """Alertmanager has taken the alerts; returns the incidents whose entry in `sent` has changed."""
         return [
-            alert.incident_id for alert in alerts if not alert.is_of_former_labels and self._is_changed(alert, now_ms)
+            alert.incident_id
+            for alert in alerts
+            if self._is_known(alert) and not alert.is_of_former_labels and self._is_changed(alert, now_ms)
         ]
+
+    def _is_known(self, alert: Alert) -> bool:
+        """Whether the incident was not dropped while the request was under way."""
+        return alert.incident_id in self._events
 
     def _is_changed(self, alert: Alert, now_ms: TimestampMs) -> bool:
         incident_id, before = alert.incident_id, self.sent.get(alert.incident_id)
@@ -415,7 +423,7 @@ class AlertBook:
 
     def give_up(self, alerts: Iterable[Alert], now_ms: TimestampMs) -> None:
         """Alertmanager refuses the alerts; they are tried again with the next renewal."""
-        for alert in alerts:
+        for alert in filter(self._is_known, alerts):
             self._new.pop(alert.incident_id, None)
             self._due[alert.incident_id] = now_ms + self._resend_ms
 

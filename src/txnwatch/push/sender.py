@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from txnwatch.http_client import Address, HttpClient, Reply
 from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget
-from txnwatch.sinks.delivery.outbox import WorkerThread
+from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts, WorkerThread
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.pauses import Attempts
@@ -42,7 +42,6 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
 LONGEST_WAIT_MS: Final = DurationMs(300_000)
 TRIES_OF_A_REFUSED_EVENT: Final = 3
 _SPREAD: Final = 0.2
-_SILENT_MS: Final = 500.0
 
 
 class TargetAnswer(StrEnum):
@@ -192,20 +191,34 @@ def _described(reply: Reply) -> str:
     return f"{reply.status}: {reply.text}" if reply.text else str(reply.status)
 
 
+class Undelivered(NamedTuple):
+    """The number of events that a target has not taken, and the time of the oldest one; None for none."""
+
+    events: int
+    oldest_ms: TimestampMs | None
+
+
 class TargetThread:
     """The part of a MirrorQueue that does not depend on the kind of the target. A target has no view of incidents.
 
-    `work` is that of WorkerThread.
+    While another instance speaks, nothing is sent, and nothing counts as undelivered: that instance delivers it. What
+    is queued here waits for `take_over`, which wakes the thread.
+
+    `work` is that of WorkerThread, and `undelivered` returns what the target has not taken.
 
     Attributes:
-        may_send: whether this instance speaks; else nothing is sent.
+        may_send: whether this instance speaks.
     """
 
-    def __init__(self, sender: Sender, work: Callable[[], float], log: Log) -> None:
+    def __init__(
+        self, sender: Sender, work: Callable[[], float], undelivered: Callable[[], Undelivered], log: Log
+    ) -> None:
         self._sender = sender
+        self._undelivered = undelivered
         self._lock = threading.Lock()
         self.may_send: Callable[[], bool] = lambda: True
-        self._thread = WorkerThread(sender.name, lambda: work() if self.may_send() else _SILENT_MS, log)
+        self._delivered = 0
+        self._thread = WorkerThread(sender.name, lambda: work() if self.may_send() else WHEN_WOKEN, log)
 
     @property
     def name(self) -> str:
@@ -216,6 +229,19 @@ class TargetThread:
     def failures(self) -> int:
         """See MirrorQueue."""
         return self._sender.failures
+
+    @property
+    def waiting(self) -> int:
+        """See MirrorQueue."""
+        return self._undelivered().events if self.may_send() else 0
+
+    @property
+    def tally(self) -> DeliveryCounts:
+        """See MirrorQueue."""
+        sender, speaks = self._sender, self.may_send()
+        oldest_ms = self._undelivered().oldest_ms if speaks else None
+        error = sender.error if speaks or sender.is_stopped else None
+        return DeliveryCounts(self._delivered, sender.refused, oldest_ms, sender.is_stopped, error)
 
     def start(self) -> None:
         """Starts the thread."""
@@ -338,35 +364,39 @@ class _Accepted(NamedTuple):
 
 
 class TargetPosition:
-    """Which events a target has taken: the last sequence of each incident.
+    """Which events a target has taken: the last sequence of each incident, and a floor.
 
-    At the first start the target is told about open incidents only: everything older is below the floor. So is an
-    incident that ended, once there is no more place for it.
+    What is not after the floor is no news of an incident that is over, although the target may not have taken it from
+    this instance: it is from before the first start, another instance has told it, or there was no more place for it.
     """
 
     def __init__(self, journal: Journal, now_ms: TimestampMs) -> None:
         self._journal = journal
-        if _FLOOR not in journal.values:
-            journal.keep(_FLOOR, now_ms)
+        floor = journal.values.get(_FLOOR, now_ms)
+        self._floor_ms = TimestampMs(floor) if isinstance(floor, int) else TimestampMs(0)
+        self.keep_floor()
 
-    def is_new(self, event: IncidentEvent, *, is_latest: bool) -> bool:
-        """Whether the target has not taken the event. `is_latest` is whether the incident is open if the event says so.
-
-        Of an unknown incident, an event from before the floor is new only if the incident is open now.
-        """
+    def has_taken(self, event: IncidentEvent) -> bool:
+        """Whether the target has taken the event, or a later one of its incident."""
         told = self._of(event.incident_id)
-        if told is not None:
-            return event.sequence > told.sequence
-        return event.time_ms > self._floor_ms or (is_latest and event.is_open)
+        return told is not None and told.sequence >= event.sequence
+
+    def is_above_floor(self, event: IncidentEvent) -> bool:
+        """Whether an event of the topic was made after the floor."""
+        return event.time_ms > self._floor_ms
 
     def is_known(self, event: IncidentEvent) -> bool:
         """Whether the target has taken an event of the incident."""
         return self._of(event.incident_id) is not None
 
-    @property
-    def _floor_ms(self) -> TimestampMs:
-        floor = self._journal.values.get(_FLOOR)
-        return TimestampMs(floor) if isinstance(floor, int) else TimestampMs(0)
+    def raise_floor(self, to_ms: TimestampMs) -> None:
+        """Takes that what was made until then is told; `keep_floor` writes it."""
+        self._floor_ms = max(self._floor_ms, to_ms)
+
+    def keep_floor(self) -> None:
+        """Writes the floor if it has changed."""
+        if self._journal.values.get(_FLOOR) != self._floor_ms:
+            self._journal.keep(_FLOOR, self._floor_ms)
 
     def _of(self, incident_id: str) -> _Accepted | None:
         try:
@@ -387,4 +417,5 @@ class TargetPosition:
         for _, key in ended:
             self._journal.keep(key, None)
         if ended:
-            self._journal.keep(_FLOOR, max(self._floor_ms, ended[-1][0]))
+            self.raise_floor(ended[-1][0])
+            self.keep_floor()

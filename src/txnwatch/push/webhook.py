@@ -30,9 +30,17 @@ from typing import Final, NamedTuple
 from txnwatch.http_client import HttpClient, Reply
 from txnwatch.push.digest import MessagePace, Portion, text_of
 from txnwatch.push.push_file import MESSAGES_PER_MINUTE, WebhookTarget
-from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetPosition, TargetThread
+from txnwatch.push.sender import (
+    TRIES_OF_A_REFUSED_EVENT,
+    Journal,
+    Sender,
+    TargetAnswer,
+    TargetPosition,
+    TargetThread,
+    Undelivered,
+)
 from txnwatch.sinks.delivery.encoding import cloud_event_attributes, to_json
-from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts, QueueBound
+from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, QueueBound
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
@@ -136,8 +144,19 @@ class Consent:
         return True
 
 
+# The former speaker may have died after an end was on the topic, and before the target had it. The next one speaks
+# after a minute at the latest, and between two attempts there are at most 36 s.
+UNSURE_END_MS: Final = DurationMs(120_000)
+
+
 class Webhook(TargetThread):
-    """A MirrorQueue that sends to one web hook."""
+    """A MirrorQueue that sends to one web hook.
+
+    Law: each event is told once. Another instance has a position of its own, so after another one has spoken, what is
+    on the topic counts as told, but the last event of each open incident, and ends that are younger than
+    `UNSURE_END_MS`: a lost alert is worse than one that is told twice. If no other one has spoken, everything is told
+    that the target has not taken.
+    """
 
     def __init__(
         self,
@@ -148,7 +167,9 @@ class Webhook(TargetThread):
     ) -> None:
         (address,) = target.addresses
         client = HttpClient(address, target.ca_file)
-        super().__init__(Sender(f"webhook {target.name}", target, client, journal, now_ms, log), self._work, log)
+        super().__init__(
+            Sender(f"webhook {target.name}", target, client, journal, now_ms, log), self._work, self._left, log
+        )
         self._target = target
         self._position = TargetPosition(journal, now_ms())
         self._now_ms = now_ms
@@ -158,37 +179,37 @@ class Webhook(TargetThread):
         self._last: dict[str, IncidentEvent] = {}  # the last event of each open incident that the target need not get
         self._current: list[IncidentEvent] = []
         self._tries = 0
-        self._delivered = 0
         self._next_ms: TimestampMs = AT_ONCE
         self._consent = Consent(target.origin) if target.validate_first and target.origin is not None else None
         self._pace = MessagePace(target.messages_per_minute or MESSAGES_PER_MINUTE) if target.is_chat else None
 
-    @property
-    def waiting(self) -> int:
-        """See MirrorQueue."""
-        with self._lock:
-            return len(self._waiting) + len(self._current)
-
-    @property
-    def tally(self) -> DeliveryCounts:
-        """See MirrorQueue."""
+    def _left(self) -> Undelivered:
         with self._lock:
             oldest_ms = next((event.time_ms for event in (*self._current, *islice(self._waiting, 1))), None)
-        sender = self._sender
-        return DeliveryCounts(self._delivered, sender.refused, oldest_ms, sender.is_stopped, sender.error)
+            return Undelivered(len(self._waiting) + len(self._current), oldest_ms)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
-        """Adds the events that are new to the target."""
-        self._add(events, is_latest=True)
+        """Adds events that this instance has just published."""
+        self._add(events, lambda _: True)
 
     def take_history(self, event: IncidentEvent) -> None:
         """Adds an event of the topic's history, if it is new to the target; at the first start none of them is."""
-        self._add([event], is_latest=False)
+        self._add([event], self._position.is_above_floor)
 
-    def _add(self, events: Iterable[IncidentEvent], *, is_latest: bool) -> None:
+    def take_over(self, events: Iterable[IncidentEvent], *, another_spoke: bool) -> None:
+        """See MirrorQueue."""
+        if another_spoke:
+            with self._lock:
+                self._position.raise_floor(self._now_ms() - UNSURE_END_MS)
+                self._waiting.clear()
+                self._queued.clear()
+                self._current = []
+        self._add(events, lambda event: event.is_open or self._position.is_above_floor(event))
+
+    def _add(self, events: Iterable[IncidentEvent], is_news: Callable[[IncidentEvent], bool]) -> None:
         with self._lock:
             for event in events:
-                if self._is_new(event, is_latest=is_latest):
+                if self._is_new(event, is_news):
                     self._waiting.append(event)
                     self._queued[event.incident_id] = event.sequence
                 elif event.incident_id not in self._queued:
@@ -196,24 +217,25 @@ class Webhook(TargetThread):
             self._waiting = self._bound.applied(self._waiting)
         self._thread.wake()
 
-    def _is_new(self, event: IncidentEvent, *, is_latest: bool) -> bool:
+    def _is_new(self, event: IncidentEvent, is_news: Callable[[IncidentEvent], bool]) -> bool:
         queued = self._queued.get(event.incident_id)
         if queued is None and not self._target.wants(event) and not self._position.is_known(event):
             return False
         if queued is not None:  # its end is new also if the clock was set back behind the floor
             return event.sequence > queued
-        return self._position.is_new(event, is_latest=is_latest)
+        return not self._position.has_taken(event) and is_news(event)
 
     def _work(self) -> float:
-        while not self._thread.is_stopping and not self._sender.is_stopped:
+        self._position.keep_floor()
+        while self.may_send() and not self._thread.is_stopping and not self._sender.is_stopped:
             portion = self._portion()
             if not portion.events:
                 return WHEN_WOKEN
             wait_ms = max(self._sender.wait_ms(), self._next_ms - self._now_ms(), portion.wait_ms)
             if wait_ms > 0:
                 return wait_ms
-            if self._has_consent():
-                self._send(self._taken(portion.events))
+            if self._has_consent() and (events := self._taken(portion.events)):
+                self._send(events)
         return WHEN_WOKEN
 
     def _portion(self) -> Portion:
@@ -226,10 +248,10 @@ class Webhook(TargetThread):
             return Portion(min(len(self._waiting), 1))
 
     def _taken(self, count: int) -> list[IncidentEvent]:
-        """The events of the next request."""
+        """The events of the next request; `take_over` may have left fewer."""
         with self._lock:
             if not self._current:
-                self._current = [self._waiting.popleft() for _ in range(count)]
+                self._current = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
             return self._current
 
     def _has_consent(self) -> bool:

@@ -292,3 +292,18 @@ def test_a_form_that_differs_only_in_its_annotations_keeps_its_labels() -> None:
     peer.sends()
     ((_, sent),) = before.items()
     assert [one.labels for one in peer.book.sent.values()] == [sent.labels]
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_the_answer_about_an_incident_that_was_dropped_meanwhile_changes_nothing(*, is_taken: bool) -> None:
+    peer = Peer()
+    peer.take(an_event())
+    under_way = peer.book.due(peer.now_ms, 64)
+    peer.book.forget_events()
+    if is_taken:
+        assert peer.book.taken(under_way, peer.now_ms) == []
+    else:
+        peer.book.give_up(under_way, peer.now_ms)
+    assert peer.book.next_ms() is None
+    peer.take(an_event())
+    assert len(peer.sends()) == 1

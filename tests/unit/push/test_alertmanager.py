@@ -13,9 +13,10 @@ from support.incidents import a_life, an_event, an_update
 from support.log_lines import LogLines
 from support.push_world import START_MS, HandClock
 from support.waiting import eventually
-from txnwatch.push.alertmanager import AlertmanagerPeer
+from txnwatch.push.alertmanager import ENDED_FOR_MS, AlertmanagerPeer
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.push.sender import Journal
+from txnwatch.state.model.values import DAY_MS
 
 _LONG_S = 10.0
 LATE_MS = 400_000
@@ -135,3 +136,36 @@ def test_a_restart_ends_what_ended_meanwhile_and_stops_nothing_by_its_own_end(tm
     (end,) = alerts_of(receiver.received)[1:]
     assert end["labels"] == first[0]["labels"]
     assert end["endsAt"] < first[0]["endsAt"]
+
+
+def test_an_alert_of_an_incident_that_another_instance_has_ended_long_ago_is_renewed_no_more(tmp_path: Path) -> None:
+    clock, still_open = HandClock(), an_event("still open")
+    with receiving() as receiver, a_peer(receiver, tmp_path, clock, LogLines()) as peer:
+        peer.put([an_event("over"), still_open])
+        delivered(peer, 2)
+        clock.now_ms += 2 * DAY_MS
+        peer.take_over([still_open], another_spoke=True)
+        eventually(lambda: len(receiver.taken) == 2, _LONG_S, "the renewal")
+    assert [alert["labels"]["incident"] for alert in alerts_of(receiver.taken[1:])] == [still_open.incident_id]
+
+
+def test_an_end_that_another_instance_has_told_is_told_as_the_same_alert_or_not_at_all(tmp_path: Path) -> None:
+    clock, life = HandClock(), a_life("incident")
+    directories = [tmp_path / name for name in ("one", "two", "late")]
+    with receiving() as receiver:
+        for directory in directories:
+            directory.mkdir()
+        with a_peer(receiver, directories[0], clock, LogLines()) as peer:
+            for number, event in enumerate(life, 1):
+                peer.put([event])
+                delivered(peer, number)
+        told, over = alerts_of(receiver.taken), life[-1]
+        with a_peer(receiver, directories[1], clock, LogLines()) as peer:
+            peer.take_over([over], another_spoke=True)
+            delivered(peer, 1)
+        clock.now_ms += ENDED_FOR_MS + over.time_ms
+        with a_peer(receiver, directories[2], clock, LogLines()) as peer:
+            peer.take_over([over], another_spoke=True)
+            assert peer.waiting == 0
+    again = alerts_of(receiver.taken)[len(told) :]
+    assert again == told[-1:]

@@ -20,7 +20,7 @@ def position_in(path: Path, log: LogLines | None = None) -> TargetPosition:
 
 
 def accepted(event: IncidentEvent, position: TargetPosition) -> bool:
-    return not position.is_new(event, is_latest=True)
+    return position.has_taken(event)
 
 
 def test_what_was_taken_is_known_after_a_restart(tmp_path: Path) -> None:
@@ -32,20 +32,27 @@ def test_what_was_taken_is_known_after_a_restart(tmp_path: Path) -> None:
     assert [accepted(event, again) for event in (opened, later, over)] == [True, True, False]
 
 
-def test_at_the_first_start_only_what_is_open_is_new(tmp_path: Path) -> None:
-    position = position_in(tmp_path / "position")
-    opened, _, over = a_life("incident")
-    assert position.is_new(opened, is_latest=True), "it is open now"
-    assert not position.is_new(opened, is_latest=False), "it was open once"
-    assert not position.is_new(over, is_latest=True)
-    assert position.is_new(replace(over, time_ms=NOW_MS + 1), is_latest=True), "it ended since"
+def test_what_was_made_before_the_first_start_is_below_the_floor(tmp_path: Path) -> None:
+    position, over = position_in(tmp_path / "position"), a_life("incident")[-1]
+    assert not position.is_above_floor(over)
+    assert position.is_above_floor(replace(over, time_ms=NOW_MS + 1)), "it ended since"
+
+
+def test_a_floor_is_only_raised_and_outlives_a_restart(tmp_path: Path) -> None:
+    position, over = position_in(tmp_path / "position"), a_life("incident")[-1]
+    for to_ms in (NOW_MS + 2_000, NOW_MS + 1_000):
+        position.raise_floor(to_ms)
+    position.keep_floor()
+    again = position_in(tmp_path / "position")
+    ends = [replace(over, time_ms=NOW_MS + after_ms) for after_ms in (2_000, 2_001)]
+    assert [again.is_above_floor(end) for end in ends] == [False, True]
 
 
 def test_what_happened_while_the_process_was_away_is_new(tmp_path: Path) -> None:
     position_in(tmp_path / "position")
     later = [replace(event, time_ms=NOW_MS + event.sequence) for event in a_life("incident")]
     again = position_in(tmp_path / "position")
-    assert all(again.is_new(event, is_latest=False) for event in later)
+    assert all(again.is_above_floor(event) for event in later)
 
 
 @pytest.mark.parametrize("cut", range(2, 40, 3))
@@ -94,9 +101,9 @@ def test_an_incident_that_ended_long_ago_makes_place_and_is_still_not_new(tmp_pa
         position.take(event)
     again = position_in(tmp_path / "position")
     assert len((tmp_path / "position").read_text().splitlines()) < 2 * MOST_KEPT + 2_000
-    assert all(accepted(event, again) for event in (still_open, *ended))
-    assert not again.is_new(replace(ended[0], status=opened.status), is_latest=False), "its beginning is not new either"
-    assert again.is_new(replace(over, incident_id="e" * 32, time_ms=ended[-1].time_ms + 1), is_latest=False)
+    assert accepted(still_open, again)
+    assert all(accepted(event, again) or not again.is_above_floor(event) for event in ended)
+    assert again.is_above_floor(replace(over, time_ms=ended[-1].time_ms + 1))
 
 
 def test_a_disk_that_is_full_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:

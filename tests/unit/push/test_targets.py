@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from support.http_receiver import receiving
+from support.http_receiver import Says, receiving
 from support.incidents import a_life, an_event, id_of
 from support.log_lines import LogLines
 from support.push_world import START_MS, HandClock, ids_of
 from support.waiting import eventually
 from txnwatch.push.push_file import AlertmanagerTarget, PushFile, WebhookTarget
 from txnwatch.push.targets import PushTargets
+from txnwatch.sinks.delivery.outbox import DeliveryCounts, failing_targets
 from txnwatch.state.model.incident import SPENT_SEQUENCE, Overwritten
 from txnwatch.state.model.ownership import FoundBy, OwningTeam
 from txnwatch.state.telling.commands import Origin
@@ -57,18 +58,36 @@ def test_a_target_that_is_down_delays_no_other_one(tmp_path: Path) -> None:
             targets.stop()
 
 
-def test_nothing_is_sent_while_another_instance_speaks_and_everything_once_this_one_does(tmp_path: Path) -> None:
+def test_nothing_is_sent_and_nothing_waits_while_another_instance_speaks(tmp_path: Path) -> None:
     with receiving() as receiver:
         targets = targets_of(tmp_path, HandClock(), receiver.url)
         targets.may_send = lambda: False
         targets.start()
         try:
-            for queue in targets.queues:
-                queue.put(a_life("incident"))
+            (hook,) = targets.queues
+            hook.put(a_life("incident"))
             time.sleep(0.3)
             assert receiver.received == []
+            assert (hook.waiting, hook.tally, failing_targets([hook])) == (0, DeliveryCounts(0), [])
             targets.may_send = lambda: True
+            assert hook.waiting == 3
+            hook.take_over([], another_spoke=False)
             eventually(lambda: len(receiver.taken) == 3, _LONG_S, "the events")
+        finally:
+            targets.stop()
+
+
+def test_a_target_that_fails_is_no_failing_one_while_another_instance_speaks(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        receiver.usually = lambda _: Says(503)
+        targets = targets_of(tmp_path, HandClock(), receiver.url)
+        targets.start()
+        try:
+            (hook,) = targets.queues
+            hook.put(a_life("incident"))
+            eventually(lambda: failing_targets([hook]), _LONG_S, "the failure")
+            targets.may_send = lambda: False
+            assert (hook.waiting, hook.tally.oldest_ms, failing_targets([hook])) == (0, None, [])
         finally:
             targets.stop()
 
