@@ -30,6 +30,7 @@ from txnwatch.state.incidents.wanted import (
     ReadNewRecords,
     ReadWaitingGroups,
     Say,
+    Show,
     T,
     TakeOver,
     Tidy,
@@ -58,6 +59,7 @@ class RunningLedger:
             is not followed.
         has_read: whether they reach to the end of the topic, as it was at the first of several calls.
         on_event: called with every event, after it was handed to the queues.
+        on_record: called with what is stored of each record of another writer.
         report: receives lines for the operator.
         retention_ms: how long an incident that ended is kept.
         bury: removes incidents from the topic; raises SinkError if some may not be removed.
@@ -79,6 +81,7 @@ class RunningLedger:
     new_records: Callable[[], Iterable[IncidentEvent | Overwritten]] | None = None
     has_read: Callable[[bool], bool] = lambda _: True
     on_event: Callable[[IncidentEvent], None] = lambda _: None
+    on_record: Callable[[IncidentEvent], object] = lambda _: None
     report: Callable[[str], None] = lambda _: None
     retention_ms: DurationMs = RETENTION_MS
     bury: Callable[[Sequence[str]], None] = lambda _: None
@@ -113,6 +116,7 @@ class RunningLedger:
             AskToSpeak: lambda _: self.role(),
             TakeOver: lambda wanted: self.fill_mirrors(another_spoke=wanted.another_spoke),
             FallSilent: lambda _: delivery.topic.clear(),
+            Show: lambda wanted: self.on_record(wanted.event),
             Withdraw: lambda wanted: delivery.topic.withdraw(wanted.record),
             ReadNewRecords: lambda _: list(self.new_records()) if self.new_records is not None else [],
             IsTopicRead: lambda wanted: self.has_read(wanted.is_first),

@@ -276,6 +276,7 @@ class Watch:
                 owners=self.owners,
                 log=self.log,
                 on_event=self._on_event,
+                on_record=self.page.take_record,
                 progress=self._progress,
                 missing_evidence=lambda: self.coverage.evidence,
                 is_ready=lambda: self.coverage.is_ready,

@@ -66,6 +66,7 @@ class SinkSet:
         coordinator_view: how the coordinators' view is known; every event and heartbeat has it.
         owners: the table of owners.
         on_event: receives every incident event.
+        on_record: receives what the ledger has stored of each record of another writer.
         progress: returns the progress of the running query.
         missing_evidence: returns the partitions without evidence.
         is_ready: returns whether the watch is ready.
@@ -84,6 +85,7 @@ class SinkSet:
     owners: OwnerLookup
     log: Log
     on_event: Callable[[IncidentEvent], None]
+    on_record: Callable[[IncidentEvent], object]
     progress: Callable[[], Progress | None]
     missing_evidence: Callable[[], MissingEvidence]
     is_ready: Callable[[], bool]
@@ -136,6 +138,7 @@ class SinkSet:
             new_records=lambda: self.listening.events_of(log.new_records()),
             has_read=lambda is_first: log.has_read(is_first=is_first),
             on_event=self.on_event,
+            on_record=self.on_record,
             report=self.log.warning,
             retention_ms=self.settings.events_retention_ms,
             bury=topic.bury,

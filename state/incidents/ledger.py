@@ -54,6 +54,7 @@ from txnwatch.state.incidents.wanted import (
     Publish,
     ReadNewRecords,
     Say,
+    Show,
     TakeOver,
     Tidy,
     Withdraw,
@@ -371,6 +372,7 @@ class Ledger:
         elif taken.is_next or (taken.is_own and incident is not None):
             self.book.adopt(record, now_ms)
             self.checks.due_ms = now_ms
+            yield Show(self.store.known[record.incident_id])
         elif incident is not None:
             self.book.untold.mark(record.incident_id)
 

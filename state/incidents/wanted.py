@@ -254,6 +254,13 @@ class Publish(Wanted[bool]):
 
 
 @dataclass(frozen=True, slots=True)
+class Show(Wanted[None]):
+    """What is stored of the next record of another writer, for the page."""
+
+    event: IncidentEvent
+
+
+@dataclass(frozen=True, slots=True)
 class Withdraw(Wanted[None]):
     """A record of another writer: events of its incident that wait for the topic and are not newer are dropped."""
 

@@ -255,13 +255,21 @@ METRICS: tuple[Metric, ...] = (
         ("verdict", "severity", "owner"),
         "incidents that are open now; `owner` is a team of the table of owners, or none",
     ),
-    Metric(INCIDENTS, "events_total", _C, ("verdict", "status"), "incident events created"),
+    Metric(
+        INCIDENTS,
+        "events_total",
+        _C,
+        ("verdict", "status"),
+        "incident events of this watcher, also while the events topic is away. It does not rise while another watcher "
+        "publishes, so sum it over the watchers",
+    ),
     Metric(
         INCIDENTS,
         "detection_latency_seconds",
         _H,
         ("verdict",),
-        "time from the first reading that shows the problem to the opened incident",
+        "time from the first reading that shows the problem to the opened incident, of incidents that this watcher has "
+        "published",
         buckets=DETECTION_S,
     ),
     Metric(
@@ -276,8 +284,9 @@ METRICS: tuple[Metric, ...] = (
         "abort_decisions_total",
         _C,
         ("decision", "result"),
-        "decisions about aborts. For the decision abort, the label result has the result of the marker; it is none "
-        "until the marker is written. For refused it has the refusal. For dry_run it is always none",
+        "decisions about aborts that this watcher has published. For the decision abort, the label result has the "
+        "result of the marker; it is none until the marker is written. For refused it has the refusal. For dry_run it "
+        "is always none",
     ),
     Metric(
         INCIDENTS,

@@ -267,7 +267,7 @@ class PageStore:
             they were read from where others may write, and their commands are not used.
         seen: what is known now.
         lives: what has happened to the latest incidents since this process was started, oldest first.
-        latencies_ms: from the hang to the event, of the last incidents.
+        latencies_ms: from the hang to the event, of the last incidents that this process has published.
         step: what the start does now, until the watch is ready; None before it.
         warning: the last one of the log that says why no micro-batch completes. Others are no reason.
         audited: what the watch has found when it audited last; None before that, and on a page of several clusters.
@@ -354,16 +354,23 @@ class PageStore:
         latencies = sorted(self.latencies_ms)
         return latencies[len(latencies) * 99 // 100] if latencies else None
 
-    def take_event(self, event: IncidentEvent) -> None:
-        """Takes an event; what is known with it follows."""
+    def take_record(self, event: IncidentEvent) -> bool:
+        """Takes the next event of an incident, whoever has published it; returns whether it says something new."""
         lives = dict(self.lives)
         life = lives.pop(event.incident_id, None)
-        if life is not None and life.last.sequence >= event.sequence:  # a topic that is read again
-            return
+        if life is not None and (
+            life.last.sequence >= event.sequence  # a topic that is read again
+            or replace(life.last, sequence=event.sequence) == event  # nothing but the sequence was believed
+        ):
+            return False
         lives[event.incident_id] = _lived(life, event)
         if len(lives) > LIVES:
             del lives[next(iter(lives))]
         self.lives = lives
         self._has_news |= event.status is not IncidentStatus.UPDATED
-        if event.status is IncidentStatus.OPENED:
+        return True
+
+    def take_event(self, event: IncidentEvent) -> None:
+        """Takes an event that this process has published; what is known with it follows."""
+        if self.take_record(event) and event.status is IncidentStatus.OPENED:
             self.latencies_ms = (*self.latencies_ms[1 - LATENCIES :], event.detection_latency_ms)
