@@ -94,7 +94,7 @@ class AlertmanagerPeer(TargetThread):
         """An alert shows an incident as it is; its history is of no use."""
 
     def _work(self) -> float:
-        while self.may_send() and not self._thread.is_stopping and not self._sender.is_stopped:
+        while self._goes_on:
             now_ms = self._now_ms()
             with self._lock:
                 next_ms = self._book.next_ms()

@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from txnwatch.http_client import Address, HttpClient, Reply
 from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget
-from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts, WorkerThread
+from txnwatch.sinks.delivery.outbox import DeliveryCounts, WorkerThread
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.pauses import Attempts
@@ -218,7 +218,7 @@ class TargetThread:
         self._lock = threading.Lock()
         self.may_send: Callable[[], bool] = lambda: True
         self._delivered = 0
-        self._thread = WorkerThread(sender.name, lambda: work() if self.may_send() else WHEN_WOKEN, log)
+        self._thread = WorkerThread(sender.name, work, log)
 
     @property
     def name(self) -> str:
@@ -229,6 +229,11 @@ class TargetThread:
     def failures(self) -> int:
         """See MirrorQueue."""
         return self._sender.failures
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the next request may be sent."""
+        return self.may_send() and not self._thread.is_stopping and not self._sender.is_stopped
 
     @property
     def waiting(self) -> int:

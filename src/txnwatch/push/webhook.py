@@ -227,7 +227,7 @@ class Webhook(TargetThread):
 
     def _work(self) -> float:
         self._position.keep_floor()
-        while self.may_send() and not self._thread.is_stopping and not self._sender.is_stopped:
+        while self._goes_on:
             portion = self._portion()
             if not portion.events:
                 return WHEN_WOKEN

@@ -77,6 +77,26 @@ def test_nothing_is_sent_and_nothing_waits_while_another_instance_speaks(tmp_pat
             targets.stop()
 
 
+def test_who_falls_silent_sends_no_more_of_its_queue(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        targets = targets_of(tmp_path, HandClock(), receiver.url)
+
+        def falls_silent(_: object) -> Says:
+            targets.may_send = lambda: False
+            return Says()
+
+        receiver.usually = falls_silent
+        targets.start()
+        try:
+            (hook,) = targets.queues
+            hook.put(a_life("incident"))
+            eventually(lambda: hook.tally.delivered == 1, _LONG_S, "the first event")
+            time.sleep(0.2)
+            assert len(receiver.received) == 1
+        finally:
+            targets.stop()
+
+
 def test_a_target_that_fails_is_no_failing_one_while_another_instance_speaks(tmp_path: Path) -> None:
     with receiving() as receiver:
         receiver.usually = lambda _: Says(503)
