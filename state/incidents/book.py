@@ -186,8 +186,11 @@ class Book:
         else:
             self._told[record.incident_id] = ToldOutcome(record.expected_outcome, record.outcome_by)
 
-    def adopt(self, record: IncidentEvent, now_ms: TimestampMs) -> None:
-        """Takes over the next record of an incident, which another instance has written, or an unknown writer."""
+    def adopt(self, record: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
+        """Takes over the next record of an incident, which another instance has written, or an unknown writer.
+
+        Returns what is stored of it.
+        """
         incident_id = record.incident_id
         if incident_id not in self.store.known:
             self._ended_here.discard(incident_id)
@@ -197,6 +200,7 @@ class Book:
             self.untold.told(incident_id)
         else:
             self.untold.mark(incident_id)
+        return taken
 
     def is_told_by(self, record: IncidentEvent, now_ms: TimestampMs, *, is_signed: bool) -> bool:
         """Whether a record tells what this process knows of its incident: two speakers do not repeat it in turn.

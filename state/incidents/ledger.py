@@ -370,9 +370,8 @@ class Ledger:
             self.book.follow(record, now_ms)
             yield Withdraw(record)
         elif taken.is_next or (taken.is_own and incident is not None):
-            self.book.adopt(record, now_ms)
             self.checks.due_ms = now_ms
-            yield Show(self.store.known[record.incident_id])
+            yield Show(self.book.adopt(record, now_ms))
         elif incident is not None:
             self.book.untold.mark(record.incident_id)
 
