@@ -127,7 +127,6 @@ class SinkSet:
         self._heartbeats = self._sender(targets)
         log = self._event_log = EventLog(config, events.name, events.decode, events.keys, report=report)
         lease, gate = self._lease(config)
-        may_read_log = self.coordinator_view is CoordinatorAccess.LOG
         ledger = RunningLedger(
             origin=self.origin,
             admin=ClusterAdmin(self.cluster),
@@ -143,7 +142,7 @@ class SinkSet:
             retention_ms=self.settings.events_retention_ms,
             bury=topic.bury,
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
-            former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
+            former_owners=FormerOwnersReader(self.cluster) if self.coordinator_view is CoordinatorAccess.LOG else None,
             role=gate.role,
             watch_of=self.options.watch_of,
             is_signed=events.keys is not None,

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.ports import LeaseView
-from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.values import NO_TIME, DurationMs, TimestampMs
 
 SESSION_MS: Final = DurationMs(7_000)  # with a rebalance and a micro-batch, nobody speaks for 10 s at most
 UNHEARD_MS: Final = DurationMs(60_000)
@@ -68,7 +68,7 @@ class Speaking:
     is_alone: bool = True
     doubts: int = 0
     silences: int = 0
-    _spoke_ms: TimestampMs | None = None  # when it looked last and spoke, or looked first
+    _silent_ms: int = 0
     _looked_ms: TimestampMs | None = None
     _heard_ms: TimestampMs | None = None
 
@@ -81,7 +81,10 @@ class Speaking:
 
         After a pause that is longer than a session, `lease` must be an answer to a request of this moment.
         """
-        was_stopped = self._looked_ms is None or now_ms - self._looked_ms > SESSION_MS
+        pause_ms = now_ms - self._looked_ms if self._looked_ms is not None else NO_TIME
+        was_stopped = self._looked_ms is None or pause_ms > SESSION_MS
+        # Without a look for long, one that spoke has lost the lease. One that did not may still be the only one.
+        self._silent_ms += pause_ms if self.speaks else min(pause_ms, SESSION_MS)
         self._looked_ms = now_ms
         was_in_doubt, self.is_alone = self.speaks and not self.is_alone, lease is not LeaseView.UNKNOWN
         self.doubts += self.is_alone and was_in_doubt
@@ -91,12 +94,7 @@ class Speaking:
             self.speaks, self._heard_ms = False, now_ms
         elif not self.speaks:
             self.speaks = self._heard_ms is None or now_ms - self._heard_ms >= UNHEARD_MS
-        self._count_silence(now_ms)
-        return self.speaks
-
-    def _count_silence(self, now_ms: TimestampMs) -> None:
-        if self._spoke_ms is None:
-            self._spoke_ms = now_ms
         if self.speaks:
-            self.silences += now_ms - self._spoke_ms > LONGEST_SILENCE_MS
-            self._spoke_ms = now_ms
+            self.silences += self._silent_ms > LONGEST_SILENCE_MS
+            self._silent_ms = 0
+        return self.speaks

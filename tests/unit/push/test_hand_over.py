@@ -18,11 +18,12 @@ from txnwatch.push.push_file import PushFile, WebhookTarget
 from txnwatch.push.targets import PushTargets
 from txnwatch.push.webhook import UNSURE_END_MS
 from txnwatch.sinks.incidents.group_lease import SpeakerGate
-from txnwatch.state.incidents.speaking import LONGEST_SILENCE_MS
+from txnwatch.state.incidents.speaking import LONGEST_SILENCE_MS, SESSION_MS
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.values import DAY_MS
 
 _LONG_S = 10.0
+_ROUNDS = 12  # longer than the only instance is silent
 OPENED, RESOLVED = "opened", "resolved"
 Told = tuple[str, str]
 
@@ -45,8 +46,14 @@ class Chat:
         return instance
 
     def passes(self, by_ms: int, *emitted: Finding) -> None:
-        """Time passes, and each instance has a round."""
-        self.world.now_ms += by_ms
+        """Time passes, and each instance has a round; in the first minutes it has one in each session."""
+        rounds = min(by_ms // SESSION_MS, _ROUNDS)
+        for _ in range(rounds):
+            self.round(SESSION_MS)
+        self.round(by_ms - rounds * SESSION_MS, *emitted)
+
+    def round(self, after_ms: int, *emitted: Finding) -> None:
+        self.world.now_ms += after_ms
         for instance in self.running:
             instance.ledger.on_batch(emitted)
 
@@ -102,8 +109,9 @@ class Instance:
 
     def speaks(self, after_ms: int = 500) -> None:
         """The lease comes."""
-        self.lease.held = True
         self.chat.passes(after_ms)
+        self.lease.held = True
+        self.chat.passes(0)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ SILENCES: dict[str, tuple[Looks, int]] = {
     "a start that waits for the session of its former process": ([*looks(ANOTHERS, SESSION_MS), (500, HELD)], 0),
     "a start without a coordinator": ([*FIRST, *looks(UNKNOWN, UNHEARD_MS)], 0),
     "a start without a coordinator, with long rounds": ([*FIRST, *looks(UNKNOWN, LONGEST_SILENCE_MS, SESSION_MS)], 0),
+    "a start whose first micro-batches take minutes": ([*FIRST, *looks(ANOTHERS, 600_000, 200_000), (500, HELD)], 0),
     "a start beside a speaker, an hour ago": ([*looks(ANOTHERS, 3_600_000), (500, HELD)], 1),
     "a short loss": ([(0, HELD), *looks(ANOTHERS, UNHEARD_MS), (500, HELD)], 0),
     "a long loss": ([(0, HELD), *looks(ANOTHERS, LONGEST_SILENCE_MS), (500, HELD)], 1),
