@@ -200,8 +200,11 @@ class MirrorQueue(Protocol):
     def put(self, events: Sequence[IncidentEvent]) -> None:
         """Adds events at the end of the queue."""
 
-    def take_over(self, events: Sequence[IncidentEvent], *, another_spoke: bool) -> None:
+    def take_over(self, events: Sequence[IncidentEvent]) -> None:
         """This instance begins to speak: takes the latest event of each known incident; see wanted.TakeOver."""
+
+    def others_told(self) -> None:
+        """Another instance has told what is on the topic until now; see wanted.OthersTold."""
 
     def deliver(self, now_ms: TimestampMs, /) -> object:
         """Delivers queued events, or has them delivered."""
@@ -262,10 +265,12 @@ class MirrorOutbox(Outbox):
         super().put(events)
         self._waiting = self._bound.applied(self._waiting)
 
-    def take_over(self, events: Iterable[IncidentEvent], *, another_spoke: bool) -> None:
+    def take_over(self, events: Iterable[IncidentEvent]) -> None:
         """See MirrorQueue. A mirror holds the state of each incident: what it has already changes nothing."""
-        del another_spoke
         self.put(events)
+
+    def others_told(self) -> None:
+        """See MirrorQueue: this instance fills the mirror in any case when it takes over."""
 
     def has_lost_everything(self) -> bool:
         """See OpenIncidentsView; False for a mirror without a view. A refusal is reported once."""
@@ -458,10 +463,12 @@ class BackgroundMirror:
             self._inbox.extend(events)
         self._thread.wake()
 
-    def take_over(self, events: Sequence[IncidentEvent], *, another_spoke: bool) -> None:
+    def take_over(self, events: Sequence[IncidentEvent]) -> None:
         """See MirrorOutbox."""
-        del another_spoke
         self.put(events)
+
+    def others_told(self) -> None:
+        """See MirrorOutbox."""
 
     def deliver(self, _: TimestampMs) -> None:
         """The thread has been woken by `put`."""

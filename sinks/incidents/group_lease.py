@@ -142,7 +142,7 @@ class SpeakerGate:
         speaks = self._look(self._lease, self._speaking, "events")
         if not speaks:
             self.close()
-            return SILENT
+            return SILENT._replace(silences=self._speaking.silences)
         if self._telling is None:
             self._telling = self._ask_for_transactions(), Speaking()
         tells_transactions = self._look(*self._telling, "incidents about whole transactions")

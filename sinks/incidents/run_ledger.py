@@ -22,6 +22,7 @@ from txnwatch.state.incidents.wanted import (
     FallSilent,
     IsTopicRead,
     Keep,
+    OthersTold,
     Plan,
     PlanRunner,
     Publish,
@@ -114,7 +115,8 @@ class RunningLedger:
         ways: dict[type[Wanted[Any]], Way] = {
             Publish: lambda wanted: delivery.publish(wanted.events, self.now_ms()),
             AskToSpeak: lambda _: self.role(),
-            TakeOver: lambda wanted: self.fill_mirrors(another_spoke=wanted.another_spoke),
+            TakeOver: lambda _: self.fill_mirrors(),
+            OthersTold: lambda _: self.leave_to_others(),
             FallSilent: lambda _: delivery.topic.clear(),
             Show: lambda wanted: self.on_record(wanted.event),
             Withdraw: lambda wanted: delivery.topic.withdraw(wanted.record),
@@ -177,12 +179,17 @@ class RunningLedger:
         """Loads events that were published before."""
         self.ledger.remember(records, self.now_ms())
 
-    def fill_mirrors(self, *, another_spoke: bool = False) -> None:
+    def leave_to_others(self) -> None:
+        """Lets all mirrors know that another instance has told what is on the topic."""
+        for mirror in self.mirrors:
+            mirror.others_told()
+
+    def fill_mirrors(self) -> None:
         """Gives the latest event of every known incident to all mirrors, which may have missed some."""
         events = self._delivery.on_topic(self._told())
         for mirror in self.mirrors:
             mirror.has_lost_everything()  # it is filled in any case
-            mirror.take_over(events, another_spoke=another_spoke)
+            mirror.take_over(events)
 
     def _told(self) -> list[IncidentEvent]:
         """The incidents that are on the topic as they are known here: a mirror never gets what the topic has not."""

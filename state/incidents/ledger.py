@@ -50,6 +50,7 @@ from txnwatch.state.incidents.wanted import (
     FallSilent,
     IsTopicRead,
     Now,
+    OthersTold,
     Plan,
     Publish,
     ReadNewRecords,
@@ -325,6 +326,9 @@ class Ledger:
         self.book.tells_transactions, self._is_alone = role.tells_transactions, role.is_alone
         if self.speaks and not (role.speaks and role.tenure == self._tenure):
             yield from self._fall_silent()
+        if not self.speaks and role.silences != self._silences:
+            yield OthersTold()
+        self._silences = role.silences
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
                 self.store.hidden.add(record.incident_id)
@@ -338,8 +342,6 @@ class Ledger:
             self._had_lease_ms = None
         elif not self.speaks:
             yield from self._take_over(role, now_ms)
-        if self.speaks:
-            self._silences = role.silences
 
     def _take_over(self, role: SpeakerRole, now_ms: TimestampMs) -> Plan[None]:
         """Begins to speak once the topic was read to the end that it had when this instance got the lease.
@@ -354,7 +356,7 @@ class Ledger:
                 return
             yield Say("the events topic could not be read to its end for a minute: events may be told twice")
         self.speaks, self._had_lease_ms, self.checks.due_ms = True, None, now_ms
-        yield TakeOver(another_spoke=role.silences != self._silences)
+        yield TakeOver()
 
     def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
         """Takes one record of the topic."""

@@ -39,7 +39,7 @@ class SpeakerRole(NamedTuple):
         tells_transactions: whether it publishes incidents about whole transactions, too.
         tenure: changes whenever another instance may have spoken in between.
         is_alone: whether the coordinator has said that no other instance speaks.
-        silences: how often it was silent for so long that another instance has spoken.
+        silences: it rises with each look in a silence so long that another instance has spoken, also with the last one.
     """
 
     speaks: bool
@@ -94,7 +94,7 @@ class Speaking:
             self.speaks, self._heard_ms = False, now_ms
         elif not self.speaks:
             self.speaks = self._heard_ms is None or now_ms - self._heard_ms >= UNHEARD_MS
+        self.silences += self._silent_ms > LONGEST_SILENCE_MS
         if self.speaks:
-            self.silences += self._silent_ms > LONGEST_SILENCE_MS
             self._silent_ms = 0
         return self.speaks

@@ -269,12 +269,12 @@ class Withdraw(Wanted[None]):
 
 @dataclass(frozen=True, slots=True)
 class TakeOver(Wanted[None]):
-    """This instance begins to speak: the mirrors get what is known, because the former speaker may have left it out.
+    """This instance begins to speak: the mirrors get what is known, because the former speaker may have left it out."""
 
-    `another_spoke` is whether another instance has spoken since this one did, or since its start.
-    """
 
-    another_spoke: bool
+@dataclass(frozen=True, slots=True)
+class OthersTold(Wanted[None]):
+    """Another instance speaks, or has spoken until now: a mirror with a position has no part in what it has told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,12 +83,14 @@ class AlertmanagerPeer(TargetThread):
                 self._book.take(event, now_ms)
         self._thread.wake()
 
-    def take_over(self, events: Iterable[IncidentEvent], *, another_spoke: bool) -> None:
-        """See MirrorQueue. What has ended so long ago that it is not among the events is renewed no more."""
-        if another_spoke:
-            with self._lock:
-                self._book.forget_events()
+    def take_over(self, events: Iterable[IncidentEvent]) -> None:
+        """See MirrorQueue."""
         self.put(events)
+
+    def others_told(self) -> None:
+        """See MirrorQueue. What is open when this instance takes over comes again, and nothing else is renewed."""
+        with self._lock:
+            self._book.forget_events()
 
     def take_history(self, event: IncidentEvent) -> None:
         """An alert shows an incident as it is; its history is of no use."""

@@ -277,6 +277,7 @@ _AT_A_TIME: Final = 500
 _PREFIX: Final = "txnwatch-push-"
 _SPARE_LINES: Final = 1_000
 _FLOOR: Final = "floor"
+_FLOOR_STEP_MS: Final = DurationMs(60_000)
 STOPPED: Final = "stopped"  # the time at which the target answered that it wants no more events
 
 
@@ -399,8 +400,9 @@ class TargetPosition:
         self._floor_ms = max(self._floor_ms, to_ms)
 
     def keep_floor(self) -> None:
-        """Writes the floor if it has changed."""
-        if self._journal.values.get(_FLOOR) != self._floor_ms:
+        """Writes the floor if it is a minute above the one in the file: it may rise with each micro-batch."""
+        written = self._journal.values.get(_FLOOR)
+        if not isinstance(written, int) or self._floor_ms - written >= _FLOOR_STEP_MS:
             self._journal.keep(_FLOOR, self._floor_ms)
 
     def _of(self, incident_id: str) -> _Accepted | None:
@@ -423,4 +425,4 @@ class TargetPosition:
             self._journal.keep(key, None)
         if ended:
             self.raise_floor(ended[-1][0])
-            self.keep_floor()
+            self._journal.keep(_FLOOR, self._floor_ms)

@@ -152,8 +152,8 @@ UNSURE_END_MS: Final = DurationMs(120_000)
 class Webhook(TargetThread):
     """A MirrorQueue that sends to one web hook.
 
-    Law: each event is told once. Another instance has a position of its own, so after another one has spoken, what is
-    on the topic counts as told, but the last event of each open incident, and ends that are younger than
+    Law: each event is told once. Another instance has a position of its own. So while another one speaks, what is on
+    the topic counts as told, but not the last event of each open incident, and not ends that are younger than
     `UNSURE_END_MS`: a lost alert is worse than one that is told twice. If no other one has spoken, everything is told
     that the target has not taken.
     """
@@ -196,14 +196,17 @@ class Webhook(TargetThread):
         """Adds an event of the topic's history, if it is new to the target; at the first start none of them is."""
         self._add([event], self._position.is_above_floor)
 
-    def take_over(self, events: Iterable[IncidentEvent], *, another_spoke: bool) -> None:
+    def others_told(self) -> None:
+        """See MirrorQueue. What the next take-over has to tell comes again with it."""
+        with self._lock:
+            self._position.raise_floor(self._now_ms() - UNSURE_END_MS)
+            self._waiting.clear()
+            self._queued.clear()
+            self._current = []
+        self._thread.wake()
+
+    def take_over(self, events: Iterable[IncidentEvent]) -> None:
         """See MirrorQueue."""
-        if another_spoke:
-            with self._lock:
-                self._position.raise_floor(self._now_ms() - UNSURE_END_MS)
-                self._waiting.clear()
-                self._queued.clear()
-                self._current = []
         self._add(events, lambda event: event.is_open or self._position.is_above_floor(event))
 
     def _add(self, events: Iterable[IncidentEvent], is_news: Callable[[IncidentEvent], bool]) -> None:
@@ -248,7 +251,7 @@ class Webhook(TargetThread):
             return Portion(min(len(self._waiting), 1))
 
     def _taken(self, count: int) -> list[IncidentEvent]:
-        """The events of the next request; `take_over` may have left fewer."""
+        """The events of the next request; `others_told` may have left fewer."""
         with self._lock:
             if not self._current:
                 self._current = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]

@@ -81,7 +81,7 @@ class Instance:
     def __init__(self, chat: Chat, name: str) -> None:
         self.chat, self.lease, world = chat, FakeLease(), chat.world
         self.lease.held = False
-        directory = chat.directory / name
+        directory = self.directory = chat.directory / name
         directory.mkdir(exist_ok=True)
         file = PushFile(webhook=[WebhookTarget(name="chat", url=chat.receiver.url)])
         self.targets = PushTargets(file, directory, lambda: world.now_ms, LogLines())
@@ -112,6 +112,10 @@ class Instance:
         self.chat.passes(after_ms)
         self.lease.held = True
         self.chat.passes(0)
+
+
+def _floor_ms(journal: Path) -> int:
+    return max(value for key, value in map(json.loads, journal.read_text().splitlines()) if key == "floor")
 
 
 @pytest.fixture
@@ -193,6 +197,28 @@ def test_a_silent_instance_that_was_restarted_tells_only_what_is_open_a_day_late
     other.stops()
     chat.starts("two", speaks=True)
     assert chat.told() == [], "its position knows of the hand-over"
+
+
+def test_a_silent_instance_that_takes_over_right_after_its_restart_tells_only_what_is_open(
+    chat: Chat, two: tuple[Instance, Instance]
+) -> None:
+    """As in a rolling upgrade: what the other one has told in the days before is not told again."""
+    one, other = two
+    chat.hang("open")
+    chat.end(chat.hang("over"))
+    for day in range(3):
+        chat.passes(HOUR_MS)
+        chat.end(chat.hang(f"over {day}"))
+    chat.passes(HOUR_MS)
+    told = [("open", OPENED), ("over", OPENED), ("over", RESOLVED)]
+    assert chat.told() == [*told, *((f"over {day}", status) for day in range(3) for status in (OPENED, RESOLVED))]
+    written = other.directory / "txnwatch-push-chat.jsonl"
+    eventually(lambda: _floor_ms(written) > chat.world.now_ms - HOUR_MS, _LONG_S, "the floor to be written")
+    other.stops()
+    other = chat.starts("two")
+    one.stops()
+    other.speaks()
+    assert chat.told() == [("open", OPENED)]
 
 
 def test_an_end_that_the_other_one_has_told_is_not_told_after_a_restart_either(

@@ -11,6 +11,7 @@ from support.incidents import a_life, an_event
 from support.log_lines import LogLines
 from txnwatch.push.sender import MOST_KEPT, Journal, TargetPosition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import TimestampMs
 
 NOW_MS = an_event().time_ms + 60_000
 
@@ -40,12 +41,21 @@ def test_what_was_made_before_the_first_start_is_below_the_floor(tmp_path: Path)
 
 def test_a_floor_is_only_raised_and_outlives_a_restart(tmp_path: Path) -> None:
     position, over = position_in(tmp_path / "position"), a_life("incident")[-1]
-    for to_ms in (NOW_MS + 2_000, NOW_MS + 1_000):
+    for to_ms in (NOW_MS + 60_000, NOW_MS + 1_000):
         position.raise_floor(to_ms)
-    position.keep_floor()
+        position.keep_floor()
     again = position_in(tmp_path / "position")
-    ends = [replace(over, time_ms=NOW_MS + after_ms) for after_ms in (2_000, 2_001)]
+    ends = [replace(over, time_ms=NOW_MS + after_ms) for after_ms in (60_000, 60_001)]
     assert [again.is_above_floor(end) for end in ends] == [False, True]
+
+
+def test_a_floor_that_rises_with_each_micro_batch_is_written_once_a_minute(tmp_path: Path) -> None:
+    path = tmp_path / "position"
+    position = position_in(path)
+    for after_ms in range(0, 600_000, 1_000):
+        position.raise_floor(TimestampMs(NOW_MS + after_ms))
+        position.keep_floor()
+    assert len(path.read_text().splitlines()) == 10
 
 
 def test_what_happened_while_the_process_was_away_is_new(tmp_path: Path) -> None:

@@ -17,17 +17,17 @@ def looks(lease: LeaseView, for_ms: int, each_ms: int = LOOK_MS) -> Looks:
 
 
 FIRST: Looks = [(0, UNKNOWN)]
-SILENCES: dict[str, tuple[Looks, int]] = {
-    "a start that waits for the session of its former process": ([*looks(ANOTHERS, SESSION_MS), (500, HELD)], 0),
-    "a start without a coordinator": ([*FIRST, *looks(UNKNOWN, UNHEARD_MS)], 0),
-    "a start without a coordinator, with long rounds": ([*FIRST, *looks(UNKNOWN, LONGEST_SILENCE_MS, SESSION_MS)], 0),
-    "a start whose first micro-batches take minutes": ([*FIRST, *looks(ANOTHERS, 600_000, 200_000), (500, HELD)], 0),
-    "a start beside a speaker, an hour ago": ([*looks(ANOTHERS, 3_600_000), (500, HELD)], 1),
-    "a short loss": ([(0, HELD), *looks(ANOTHERS, UNHEARD_MS), (500, HELD)], 0),
-    "a long loss": ([(0, HELD), *looks(ANOTHERS, LONGEST_SILENCE_MS), (500, HELD)], 1),
-    "a pause of the process": ([(0, HELD), (LONGEST_SILENCE_MS + 1, HELD)], 1),
-    "an hour of speaking": ([(0, HELD), *looks(HELD, 3_600_000)], 0),
-    "two long losses": ([(0, HELD), *([*looks(ANOTHERS, 70_000), (500, HELD)] * 2)], 2),
+SILENCES: dict[str, tuple[Looks, bool]] = {
+    "a start that waits for the session of its former process": ([*looks(ANOTHERS, SESSION_MS), (500, HELD)], False),
+    "a start without a coordinator": ([*FIRST, *looks(UNKNOWN, UNHEARD_MS)], False),
+    "a start without a coordinator, with long rounds": ([*FIRST, *looks(UNKNOWN, LONGEST_SILENCE_MS, SESSION_MS)], False),
+    "a start whose first micro-batches take minutes": ([*FIRST, *looks(ANOTHERS, 600_000, 200_000), (500, HELD)], False),
+    "a start beside a speaker, an hour ago": ([*looks(ANOTHERS, 3_600_000), (500, HELD)], True),
+    "a short loss": ([(0, HELD), *looks(ANOTHERS, UNHEARD_MS), (500, HELD)], False),
+    "a long loss": ([(0, HELD), *looks(ANOTHERS, LONGEST_SILENCE_MS), (500, HELD)], True),
+    "a pause of the process": ([(0, HELD), (LONGEST_SILENCE_MS + 1, HELD)], True),
+    "an hour of speaking": ([(0, HELD), *looks(HELD, 3_600_000)], False),
+    "two long losses": ([(0, HELD), *([*looks(ANOTHERS, 70_000), (500, HELD)] * 2)], True),
 }
 
 
@@ -39,4 +39,4 @@ def test_a_silence_that_is_longer_than_the_law_allows_one_alone_is_counted(name:
         now_ms += after_ms
         speaking.look(lease, now_ms)
     assert speaking.speaks
-    assert speaking.silences == expected
+    assert bool(speaking.silences) is expected
