@@ -26,11 +26,13 @@ from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, BarrierShow
 from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Lack, ReadingEffect
 from txnwatch.state.detection.span import EFFECTS
 from txnwatch.state.evidence.outcome import DOUBTS
+from txnwatch.state.evidence.screening import ExpectedEnd
 from txnwatch.state.incidents.claims import BELIEVED, OwnState
 from txnwatch.state.incidents.life import LIFE, Known, step
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.verdicts import VERDICTS, Verdict
+from txnwatch.state.telling.ends import whether_text
 from txnwatch.state.telling.statements import REASON_MEANS
 from txnwatch.streaming.source.options import KNOWN, parse_options
 from txnwatch.streaming.source.rows import FACTS, HISTORY, FinishedTransaction, ReadRange, ddl_of, kind_of
@@ -385,6 +387,10 @@ def _object(properties: dict[str, object]) -> dict[str, object]:
     }
 
 
+def _verdicts() -> list[dict[str, object]]:
+    return [{**rule._asdict(), "ends": whether_text(ExpectedEnd(rule.ends_by))} for rule in VERDICTS]
+
+
 def _decisions() -> str:
     pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     titles = ((page.name, page.read_text().partition("\n")[0].removeprefix("# ")) for page in pages)
@@ -392,7 +398,7 @@ def _decisions() -> str:
 
 
 BLOCKS: dict[str, Callable[[], Content]] = {
-    "verdicts": lambda: VERDICTS,
+    "verdicts": _verdicts,
     "reasons of hanging": lambda: [*REASON_MEANS.items()],
     "phases of the proof": _phases,
     "what ends a span": _ends,

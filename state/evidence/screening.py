@@ -32,10 +32,9 @@ the reason, and never hanging.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -48,6 +47,7 @@ from txnwatch.state.evidence.confirmation import (
     covers,
 )
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.partition_replicas import NONE_AT_RISK, PartitionReplicas, PlacesAtRisk
 from txnwatch.state.model.ports import ActiveProducer, LeaderStamp, PartitionReading, TransactionListing
 from txnwatch.state.model.transaction import (
     CoordinatorView,
@@ -68,7 +68,17 @@ from txnwatch.state.model.values import (
     TopicPartition,
     is_foreign,
 )
-from txnwatch.state.model.verdicts import RULE_OF, DetectionPolicy, Threshold, Verdict, late_after_ms, thresholds
+from txnwatch.state.model.verdicts import (
+    ENDS_BY_ITSELF,
+    RULE_OF,
+    DetectionPolicy,
+    EndsByItself,
+    Threshold,
+    Verdict,
+    WillEndBy,
+    late_after_ms,
+    thresholds,
+)
 
 
 class OwnerViews(NamedTuple):
@@ -110,6 +120,7 @@ class Search:
         not_checked: what was not checked, with the reason; includes the unproven.
         policy: the thresholds that were used.
         has_ids: whether a transactional id can exist at all; if not, no transaction was ever begun on this cluster.
+        at_risk: the replicas of the partitions of what was found.
     """
 
     readings: dict[TopicPartition, PartitionReading] = field(default_factory=dict)
@@ -120,6 +131,25 @@ class Search:
     not_checked: dict[str, str] = field(default_factory=dict)
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
     has_ids: bool = True
+    at_risk: PlacesAtRisk = NONE_AT_RISK
+
+    @property
+    def found(self) -> Iterator[tuple[Collection[TopicPartition], str | None]]:
+        """The partitions and the transactional id of each transaction that was found."""
+        for span, proof in self.hanging:
+            yield held_by(proof.description, span)
+        for span, described in self.covered:
+            yield held_by(described, span)
+        for _, confirmed in self.overdue:
+            yield held_by(confirmed.description)
+
+
+def held_by(
+    described: DescribedTransaction | None, span: SpanCandidate | None = None
+) -> tuple[Collection[TopicPartition], str | None]:
+    """The partitions of a transaction, with that of its open data, and its transactional id."""
+    places = {span.partition} if span is not None else set()
+    return (places, None) if described is None else (places | described.partitions, described.transactional_id)
 
 
 FOREIGN = (
@@ -373,48 +403,48 @@ def _open_for_ms(
 # whether the timeout has passed by our time. Only a verdict that a coordinator has confirmed counts as proven.
 
 
-class WillEndBy(Enum):
-    """What ends a live transaction."""
-
-    MARKERS = auto()  # its outcome is decided
-    CLIENT = auto()  # it has no timeout
-    TIMEOUT = auto()
-    TIMEOUT_IN_DOUBT = auto()  # it has passed by our clock, and it is not proven that the coordinator is late
-    NO_START = auto()  # its coordinator returned no start
-    LATE_COORDINATOR = auto()  # this is proven
-
-
 class ExpectedEnd(NamedTuple):
     """The expected end of a live transaction.
 
     Attributes:
-        ends_by_itself: None if this is not known.
         due_ms: when its timeout is reached; None without a timeout, or if the outcome is decided.
         last_ms: the latest time of an abort by its coordinator: the timeout and one scan interval.
     """
 
     by: WillEndBy
-    ends_by_itself: bool | None
     due_ms: TimestampMs | None = None
     last_ms: TimestampMs | None = None
 
+    @property
+    def ends_by_itself(self) -> EndsByItself:
+        """Whether it ends by itself."""
+        return ENDS_BY_ITSELF[self.by]
+
 
 def expected_end(
-    described: DescribedTransaction, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
+    described: TransactionView,
+    proven: Verdict | None,
+    policy: DetectionPolicy,
+    now_ms: TimestampMs,
+    blocked: Sequence[PartitionReplicas] = (),
 ) -> ExpectedEnd:
-    """The expected end of a live transaction; `proven` is the verdict that its coordinator has confirmed."""
+    """The expected end of a live transaction; `proven` is the verdict that its coordinator has confirmed.
+
+    `blocked` has those of its partitions on which no marker can be written.
+    """
+    if blocked:
+        return ExpectedEnd(WillEndBy.REPAIR)
     if described.state.is_prepare:
-        return ExpectedEnd(WillEndBy.MARKERS, None)
+        return ExpectedEnd(WillEndBy.MARKERS)
     scan_interval_ms = policy.scan_interval_ms(None)
     late_ms = late_after_ms(described, policy, scan_interval_ms)
     if late_ms is None:
-        return ExpectedEnd(WillEndBy.CLIENT, ends_by_itself=False)
+        return ExpectedEnd(WillEndBy.CLIENT)
     if described.start_ms is None:
-        return ExpectedEnd(WillEndBy.NO_START, None)
+        return ExpectedEnd(WillEndBy.NO_START)
     due_ms = described.start_ms + described.timeout_ms
     last_ms = due_ms + scan_interval_ms
-    if proven is not None and RULE_OF[proven].is_past_timeout:
-        return ExpectedEnd(WillEndBy.LATE_COORDINATOR, None, due_ms, last_ms)
-    if now_ms - described.start_ms > late_ms:
-        return ExpectedEnd(WillEndBy.TIMEOUT_IN_DOUBT, None, due_ms, last_ms)
-    return ExpectedEnd(WillEndBy.TIMEOUT, ends_by_itself=True, due_ms=due_ms, last_ms=last_ms)
+    if proven is not None:
+        return ExpectedEnd(RULE_OF[proven].ends_by, due_ms, last_ms)
+    is_past = now_ms - described.start_ms > late_ms
+    return ExpectedEnd(WillEndBy.TIMEOUT_IN_DOUBT if is_past else WillEndBy.TIMEOUT, due_ms, last_ms)

@@ -8,7 +8,9 @@ list is empty: the last known leader may lead again, and another eligible one on
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from txnwatch.state.model.values import BrokerId, TopicPartition
 
@@ -55,3 +57,38 @@ class PartitionReplicas(NamedTuple):
     def in_sync_last(self) -> tuple[BrokerId, ...]:
         """If it has no leader, the brokers of which one has to come back; empty if they are not known."""
         return self.in_sync or self.last_leaders
+
+
+class PlacesAtRisk(NamedTuple):
+    """The partitions of some transactions that are short of in-sync replicas, or have no leader.
+
+    Attributes:
+        by_partition: those that are blocked, or have one replica in sync of several.
+        logs: by transactional id, the partition of the coordinators' log that has it.
+    """
+
+    by_partition: Mapping[TopicPartition, PartitionReplicas] = MappingProxyType({})
+    logs: Mapping[str, TopicPartition] = MappingProxyType({})
+
+    def of(self, partitions: Collection[TopicPartition], transactional_id: str | None) -> AtRisk:
+        """Those of one transaction."""
+        log = self.logs.get(transactional_id) if transactional_id is not None else None
+        wanted = sorted({*partitions, log} if log is not None else {*partitions})
+        states = [self.by_partition[at] for at in wanted if at in self.by_partition]
+        blocked = tuple(state for state in states if state.is_blocked)
+        return AtRisk(blocked, tuple(state for state in states if not state.is_blocked))
+
+
+class AtRisk(NamedTuple):
+    """The partitions of one transaction that are at risk.
+
+    Attributes:
+        blocked: on which no marker can be written.
+        last: of which one replica is in sync.
+    """
+
+    blocked: tuple[PartitionReplicas, ...] = ()
+    last: tuple[PartitionReplicas, ...] = ()
+
+
+NONE_AT_RISK: Final = PlacesAtRisk()

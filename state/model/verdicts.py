@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from txnwatch.state.model.transaction import TransactionState, TransactionView
@@ -130,6 +130,40 @@ class Family(StrEnum):
     PREPARE = "prepare"
 
 
+class EndsByItself(StrEnum):
+    """Whether an open transaction ends by itself."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+class WillEndBy(StrEnum):
+    """What ends an open transaction; state/telling/ends.py has the sentences."""
+
+    ABSORPTION = "nothing, unless the producer's next transaction absorbs it"
+    ABSORBED = "the transaction that absorbed it ends it"
+    MARKERS = "its outcome is decided: the markers end it"
+    CLIENT = "it has no timeout: only its client ends it"
+    TIMEOUT = "its coordinator aborts it after its timeout"
+    TIMEOUT_IN_DOUBT = "its timeout has passed by our clock, and it is not proven that its coordinator is late"
+    NO_START = "its coordinator returned no start, so it is not known when its timeout passes"
+    LATE_COORDINATOR = "its coordinator is proven to be late"
+    REPAIR = "no marker can be written before its partitions, or that of its coordinator's log, are repaired"
+
+
+ENDS_BY_ITSELF: Final = {
+    WillEndBy.ABSORPTION: EndsByItself.NO,
+    WillEndBy.ABSORBED: EndsByItself.YES,
+    WillEndBy.MARKERS: EndsByItself.UNKNOWN,
+    WillEndBy.CLIENT: EndsByItself.NO,
+    WillEndBy.TIMEOUT: EndsByItself.YES,
+    WillEndBy.TIMEOUT_IN_DOUBT: EndsByItself.UNKNOWN,
+    WillEndBy.NO_START: EndsByItself.UNKNOWN,
+    WillEndBy.LATE_COORDINATOR: EndsByItself.UNKNOWN,
+    WillEndBy.REPAIR: EndsByItself.UNKNOWN,
+}
+
 AgeRule = Callable[[TransactionView, DetectionPolicy, DurationMs], DurationMs | None]
 _DEFAULTS = DetectionPolicy()
 
@@ -158,7 +192,8 @@ class VerdictRule(NamedTuple):
     """One row of the verdict table.
 
     Attributes:
-        when, meaning, ends_by_itself: text for the docs.
+        when, meaning: text for the docs.
+        ends_by: what ends a transaction with this verdict.
         age_rule: the age above which a live transaction of this family has the verdict, by its view, the policy and the
             scan interval of its coordinator; None if the verdict depends on more than the age, or does not apply.
         is_past_timeout: the verdict says that the timeout has passed, so the coordinator's own clock can refute it.
@@ -171,7 +206,7 @@ class VerdictRule(NamedTuple):
     severity: Severity
     when: str
     meaning: str
-    ends_by_itself: str
+    ends_by: WillEndBy
     age_rule: AgeRule | None = None
     is_past_timeout: bool = False
     needs_marker: bool = False
@@ -186,7 +221,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
         Severity.CRITICAL,
         "open on a partition, held by no live transaction at two barriers, and confirmed by a fresh read",
         "no marker will ever come: read_committed consumers stop here until txnwatch or an administrator writes one",
-        "no, unless the producer's next transaction absorbs it",
+        WillEndBy.ABSORPTION,
         needs_marker=True,
     ),
     VerdictRule(
@@ -195,7 +230,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
         Severity.CRITICAL,
         f"in Prepare* for longer than `stuck_prepare_ms` ({_DEFAULTS.stuck_prepare_ms // 1000} s)",
         "the outcome is decided, but the coordinator has not written all markers, or cannot write them",
-        "yes, when the leaders of the partitions accept the markers; no, if a leader has refused one",
+        WillEndBy.MARKERS,
         age_rule=_stuck_after_ms,
     ),
     VerdictRule(
@@ -205,7 +240,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
         "in Ongoing for longer than its timeout, the brokers' scan interval and `late_buffer_ms` "
         f"({_DEFAULTS.late_buffer_ms // 1000} s) together; never for two-phase transactions, which have no timeout",
         "the coordinator should have aborted it by now, and has not aborted it",
-        "yes, but it is not known when: the coordinator still owns it",
+        WillEndBy.LATE_COORDINATOR,
         age_rule=late_after_ms,
         is_past_timeout=True,
     ),
@@ -216,7 +251,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
         f"in Ongoing for longer than `long_running_fraction` ({_DEFAULTS.long_running_fraction}) of its own timeout, "
         f"and longer than `long_running_min_ms` ({_DEFAULTS.long_running_min_ms // 1000} s)",
         "early warning: the coordinator will abort it when its timeout is reached",
-        "yes, at its timeout",
+        WillEndBy.TIMEOUT,
         age_rule=_long_running_after_ms,
     ),
     VerdictRule(
@@ -226,7 +261,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
         "the producer's next transaction absorbed data that no transaction owned, before the data was proven to hang",
         "nothing hangs, but exactly-once was broken there: the data is committed or aborted with a transaction that it "
         "does not belong to",
-        "yes, with the transaction that absorbed it",
+        WillEndBy.ABSORBED,
         is_read_again=False,
     ),
 )

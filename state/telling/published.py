@@ -10,11 +10,12 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, PublishedEvents
+from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.telling.statements import OUTCOME_WORDS, StatementKind, Told, outcome_words, tell
@@ -42,9 +43,12 @@ class Telling(NamedTuple):
     published_by: str | None = None
 
 
-def tell_found(origin: Origin, event: IncidentEvent) -> Telling:
-    """The statements about a finding of this command; the events topic is read only for an unknown outcome."""
-    told = tell(event)
+def tell_found(origin: Origin, event: IncidentEvent, blocked: Sequence[PartitionReplicas] = ()) -> Telling:
+    """The statements about a finding of this command; the events topic is read only for an unknown outcome.
+
+    `blocked` has those of its partitions on which no marker can be written.
+    """
+    told = tell(event, blocked=blocked)
     if event.verdict is not Verdict.HANGING or event.expected_outcome is not ExpectedOutcome.UNKNOWN:
         return Telling(told)
     published = origin.published()

@@ -18,12 +18,11 @@ from txnwatch.state.text import some_names
 
 def once_looked(told: Sequence[Told], command: str | None) -> tuple[Told, ...]:
     """The statements for somebody who has just looked: without that step, and the next one with its command."""
-    if not any(statement.command is not None and is_look(statement.command) for statement in told):
+    looks = [at for at, said in enumerate(told) if said.command is not None and is_look(said.command)]
+    if not looks:
         return tuple(told)
-    left = [statement for statement in told if statement.command is None]
-    first = next((number for number, statement in enumerate(left) if statement.kind is StatementKind.NEXT), None)
-    if first is not None:
-        left[first] = replace(left[first], command=command)
+    after = next((at for at, said in enumerate(told) if at > looks[0] and said.kind is StatementKind.NEXT), None)
+    left = (replace(said, command=command) if at == after else said for at, said in enumerate(told) if at not in looks)
     return tuple(left)
 
 
@@ -70,8 +69,8 @@ def as_json(told: Sequence[Told]) -> dict[str, Any]:
 
 
 def first_command(told: Iterable[Told]) -> str | None:
-    """The command of the first step that has one."""
-    return next((statement.command for statement in told if statement.command is not None), None)
+    """The command of the first step; None if a person has to do this step without txnwatch."""
+    return next((statement.command for statement in told if statement.kind is StatementKind.NEXT), None)
 
 
 # Text.

@@ -10,20 +10,24 @@ built by this process (commands.py), so the step fits it: a command that only re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from txnwatch.state.abort.fencing import last_door
+from txnwatch.state.evidence.screening import ExpectedEnd
 from txnwatch.state.model.incident import EndedBy, EndKind, GroupState, IncidentEvent, OutcomeDoubt, SinceClock
 from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.ownership import ADVICE_MEANS, FLINK, Certainty
+from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerEpoch, TopicPartition
-from txnwatch.state.model.verdicts import RULE_OF, Family, Reason, Verdict
+from txnwatch.state.model.verdicts import RULE_OF, Family, Reason, Verdict, WillEndBy
 from txnwatch.state.telling.commands import has_fence, is_look
+from txnwatch.state.telling.ends import end_of_event, ends_text
 from txnwatch.state.telling.hurt import connect_text, held_text
+from txnwatch.state.telling.replica_words import blocked_lines, repair_step
 from txnwatch.state.text import counted, cut, duration_text, some, utc_text
 
 
@@ -150,6 +154,9 @@ def outcome_words(event: IncidentEvent) -> OutcomeWords:
 
 
 FENCES_FIRST: Final = "The command fences the id first: the application that uses it must start again."
+SAYS_WHAT_TO_REPAIR: Final = (
+    "Without a leader or enough in-sync replicas the command writes nothing, and says what to repair."
+)
 LOOK_AGAIN: Final = "Look again before you act."
 IF_TRUE: Final = "If this event is true:"
 IF_FLINK: Final = (
@@ -264,7 +271,10 @@ def _why_stuck_where(event: IncidentEvent, is_open: Container[str]) -> str:
     if not ended:
         return _why_stuck(event)
     where = "there" if ended == len(pending) else f"on {ended} of them"
-    means = f"its data has ended {where}, so readers go on {where}"
+    means = (
+        f"its data has ended {where} by a marker of another writer. So readers go on {where}, and the leader may "
+        "refuse the coordinator's own marker for ever"
+    )
     return f"Its outcome is decided. Its coordinator waits for markers on {_partitions(len(pending))}, but {means}."
 
 
@@ -333,15 +343,38 @@ class Shown(Protocol):
         """The text."""
 
 
-def tell(event: IncidentEvent, shown: Shown = cut, is_open: Container[str] | None = None) -> tuple[Told, ...]:
+def tell(
+    event: IncidentEvent,
+    shown: Shown = cut,
+    is_open: Container[str] | None = None,
+    blocked: Sequence[PartitionReplicas] = (),
+) -> tuple[Told, ...]:
     """The statements about an incident. Its command was built by this process; `shown` makes names of others safe.
 
-    `is_open` has the partitions on which data of its producer is open now; None if that is not known.
+    `is_open` has the partitions on which data of its producer is open now; None if that is not known. `blocked` has
+    those of its partitions, and of the coordinators' log, of which it is known that no marker can be written there.
     """
-    return tuple(_tell(event, shown, is_open))
+    return tuple(_tell(event, shown, is_open, blocked))
 
 
-def _tell(event: IncidentEvent, shown: Shown, is_open: Container[str] | None) -> Iterator[Told]:
+def tell_end(end: ExpectedEnd, blocked: Sequence[PartitionReplicas] = ()) -> tuple[Told, ...]:
+    """The statements about a transaction without a verdict: whether it ends by itself, and what to repair."""
+    return *why_blocked(blocked), Told(StatementKind.ENDS, ends_text(end)), *to_repair(blocked)
+
+
+def why_blocked(blocked: Sequence[PartitionReplicas]) -> Iterator[Told]:
+    """What is missing on partitions where no marker can be written."""
+    return (Told(StatementKind.WHY, line) for line in blocked_lines(blocked))
+
+
+def to_repair(blocked: Sequence[PartitionReplicas]) -> Iterator[Told]:
+    """The step without which nothing can be ended; none if no partition is known to need it."""
+    return iter([_step(repair_step(blocked))] if blocked else [])
+
+
+def _tell(
+    event: IncidentEvent, shown: Shown, is_open: Container[str] | None, blocked: Sequence[PartitionReplicas]
+) -> Iterator[Told]:
     words = VERDICT_WORDS[event.verdict]
     yield Told(StatementKind.HOLDS, _holds(event, shown))
     yield Told(StatementKind.SINCE, _since(event))
@@ -351,6 +384,7 @@ def _tell(event: IncidentEvent, shown: Shown, is_open: Container[str] | None) ->
         yield Told(StatementKind.WHY, _why_stuck_where(event, is_open))
     else:
         yield Told(StatementKind.WHY, words.why(event) if event.is_open else words.was(event))
+    yield from why_blocked(blocked)
     hurt = " ".join(_hurt(event, shown) if event.is_open else _was_hurt(event, shown))
     if hurt:
         yield Told(StatementKind.HURT, hurt)
@@ -362,7 +396,10 @@ def _tell(event: IncidentEvent, shown: Shown, is_open: Container[str] | None) ->
         yield Told(StatementKind.SAFE, _safe(event))
         if (caution := _caution(event)) is not None:
             yield Told(StatementKind.SAFE, caution)
-    yield Told(StatementKind.ENDS, _ends(event))
+    yield Told(StatementKind.ENDS, _ends(event, blocked))
+    yield from to_repair(blocked)
+    if blocked and event.verdict is not Verdict.HANGING:
+        return
     if is_stuck and is_open is not None and event.pending_partitions and not _holds_pending(event, is_open):
         yield _step(markers_again(_door(event)), event.suggested_command)
     elif event.is_open:
@@ -490,10 +527,11 @@ def _is_a_claim(event: IncidentEvent) -> bool:
     return event.expected_outcome is not O.UNKNOWN and (command is None or is_look(command))
 
 
-def _ends(event: IncidentEvent) -> str:
+def _ends(event: IncidentEvent, blocked: Sequence[PartitionReplicas]) -> str:
     if event.resolution is not None:
         return f"It is over: {how_it_ended(event)}, after {duration_text(event.age_ms)}."
-    return f"Ends by itself: {RULE_OF[event.verdict].ends_by_itself}."
+    is_live = event.verdict is not Verdict.HANGING
+    return ends_text(ExpectedEnd(WillEndBy.REPAIR) if blocked and is_live else end_of_event(event))
 
 
 def how_it_ended(event: IncidentEvent) -> str:
@@ -523,7 +561,8 @@ def _steps_of_a_hang(event: IncidentEvent, command: str | None) -> Iterator[Told
         yield _step(LOOK_AGAIN if _is_a_claim(event) else outcome.do, command)
         yield _step(outcome.then)
     else:
-        yield _step(f"{outcome.do} {FENCES_FIRST}" if has_fence(command) else outcome.do, command)
+        also = (FENCES_FIRST, SAYS_WHAT_TO_REPAIR) if has_fence(command) else (SAYS_WHAT_TO_REPAIR,)
+        yield _step(" ".join([outcome.do, *also]), command)
 
 
 def _step(text: str, command: str | None = None) -> Told:

@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from kafka.protocol.admin import DescribeTopicPartitionsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.partition_replicas import PartitionReplicas
+from txnwatch.state.model.partition_replicas import PartitionReplicas, PlacesAtRisk
 from txnwatch.state.model.values import BrokerId, TopicPartition
 from txnwatch.streaming.admin.kafka_settings import topic_settings
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.log.coordinator_log import log_of
 from txnwatch.streaming.wire.primitives import present
 
 MIN_IN_SYNC = "min.insync.replicas"
@@ -52,6 +53,15 @@ def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[
     wanted = sorted(set(partitions))
     replicas = read_replicas(cluster, (at.topic for at in wanted))
     return [replicas[at] for at in wanted if at in replicas]
+
+
+def places_at_risk(
+    cluster: Cluster, partitions: Collection[TopicPartition], transactional_ids: Collection[str]
+) -> PlacesAtRisk:
+    """Which of some partitions, and of the partitions of the coordinators' log that have some ids, are at risk."""
+    logs = {name: log for name in transactional_ids if (log := log_of(cluster, name)) is not None}
+    states = replicas_of(cluster, {*partitions, *logs.values()})
+    return PlacesAtRisk({state.partition: state for state in states if state.is_blocked or state.is_last}, logs)
 
 
 def replicas_in(response: Any) -> dict[TopicPartition, PartitionReplicas]:

@@ -10,7 +10,7 @@ leader or a coordinator moved) is repeated a few times.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
@@ -19,6 +19,7 @@ from txnwatch.state.evidence.screening import (
     OwnerViews,
     Search,
     claims,
+    held_by,
     open_spans,
     overdue_transaction,
     screen,
@@ -27,6 +28,7 @@ from txnwatch.state.evidence.screening import (
 from txnwatch.state.incidents.confirm import confirm_spans, confirm_transactions, with_histories
 from txnwatch.state.incidents.wanted import Plan, PlanRunner, T
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.partition_replicas import NONE_AT_RISK, PlacesAtRisk
 from txnwatch.state.model.ports import TransactionAdmin, TransactionListing
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
@@ -61,6 +63,7 @@ class Searcher:
         progress: called with the number of partitions that have been read.
         hidden: returns the hidden participants of live transactions, with the reason.
         foreign_topics: regular expression; topics that match are copies of another cluster's topics.
+        at_risk: returns which of some partitions, and of the log's partitions of some ids, are at risk.
     """
 
     admin: TransactionAdmin
@@ -71,6 +74,7 @@ class Searcher:
     progress: Callable[[int], None] = lambda _: None
     hidden: Callable[[Sequence[TransactionDescription]], Mapping[str, Problem]] = lambda _: {}
     foreign_topics: str | None = None
+    at_risk: Callable[[Collection[TopicPartition], Collection[str]], PlacesAtRisk] = lambda *_: NONE_AT_RISK
 
     def _run(self, plan: Plan[T]) -> T:
         return PlanRunner(self.admin, self.now_ms).run(plan)
@@ -90,6 +94,14 @@ class Searcher:
             again = list(dict.fromkeys(span.partition for span in spans))
             kept = {(span.partition, span.producer_id) for span in spans}
             spans = [span for span in self._open(again, result) if (span.partition, span.producer_id) in kept]
+        return self._with_replicas(result, result.found)
+
+    def _with_replicas(self, result: Search, found: Iterable[tuple[Collection[TopicPartition], str | None]]) -> Search:
+        """The result with the replicas of the partitions of what was found."""
+        held = list(found)
+        ids = {name for _, name in held if name is not None}
+        if held:
+            result.at_risk = self.at_risk({at for places, _ in held for at in places}, ids)
         return result
 
     def _open(self, partitions: Sequence[TopicPartition], result: Search) -> list[SpanCandidate]:
@@ -136,7 +148,7 @@ class Searcher:
         """Checks one live transaction against its own timeout."""
         result = Search(policy=self.policy)
         self._judge_times([described], self._log((), [described]), result)
-        return result
+        return self._with_replicas(result, [held_by(described)] if described.is_live else [])
 
     def _log(self, candidates: Sequence[SpanCandidate], live: Sequence[TransactionDescription]) -> OwnerViews:
         """What `__transaction_state` adds to the coordinators' answers: former owners, and broker timestamps."""

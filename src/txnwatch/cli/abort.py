@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.events_access import add_publishing_flags, operator_name, publishing, topic_of
-from txnwatch.cli.explain_replicas import because_of
+from txnwatch.cli.explain_replicas import because_of, naming_replicas
 from txnwatch.cli.explanation import incident_of_a_watcher
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -45,6 +45,7 @@ from txnwatch.state.incidents.by_hand import ManualTarget, unless_published_othe
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal, start_of
+from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.values import Offset, PartitionOffset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin, fence_owner
@@ -64,6 +65,7 @@ from txnwatch.streaming.log.lookups import look_up
 _TIMEOUT_S = 10.0
 _BETWEEN_READS_S = 1.0
 Publishing = Callable[[], AbstractContextManager[OperatorsTopic]]
+Blocked = Callable[[], list[PartitionReplicas]]
 
 
 class _Connected(NamedTuple):
@@ -71,7 +73,7 @@ class _Connected(NamedTuple):
 
     abort: ManualAbort
     publishing: Publishing
-    blocked: Callable[[], str]
+    blocked: Blocked
     closed_by: Callable[[float], Decided | None]
 
 
@@ -94,7 +96,7 @@ def _abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Itera
         yield _Connected(
             abort,
             partial(publishing, parsed, cluster, options, events, "abort"),
-            lambda: because_of(blocked_of(cluster, [target.partition])),
+            partial(blocked_of, cluster, [target.partition]),
             partial(_closed_by, cluster, target),
         )
 
@@ -257,20 +259,25 @@ def run(parsed: argparse.Namespace) -> int:
             return CLEAN
 
 
-def _end(parsed: argparse.Namespace, abort: ManualAbort, publishing: Publishing, blocked: Callable[[], str]) -> int:
+def _end(
+    parsed: argparse.Namespace,
+    abort: ManualAbort,
+    publishing: Publishing,
+    blocked: Callable[[], list[PartitionReplicas]],
+) -> int:
     """Finds the transaction, decides, asks and ends it; returns the exit code.
 
     Raises:
         TxnwatchError: there is no such open transaction, or an answer is missing; no marker was written.
     """
-    incident, evidence, confirmation = abort.find()
+    with naming_replicas(blocked):
+        incident, evidence, confirmation = abort.find()
     said = said_about(incident, abort.origin.published().events) if _is_unknown(incident) else None
     decision = abort.decide(evidence, confirmation)
     decision = unless_published_otherwise(abort.target, said, evidence.outcome, decision)
     if isinstance(decision, Refused):
         return _refused(parsed, abort.origin, incident, decision)
-    why = blocked()
-    if why:
+    if why := because_of(blocked()):
         _show(parsed, incident, "refused", f"nothing was written{why}")
         return REFUSED
     loss = _loss(abort.origin, incident, is_commit=abort.target.is_commit)

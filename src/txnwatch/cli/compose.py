@@ -16,6 +16,7 @@ from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin
 from txnwatch.streaming.admin import transaction_requests as open_for
 from txnwatch.streaming.admin.kafka_settings import ScanInterval
+from txnwatch.streaming.admin.replicas import places_at_risk
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -48,6 +49,7 @@ def searcher_of(
         policy_of_cluster,
         progress,
         foreign_topics=foreign_topics,
+        at_risk=partial(places_at_risk, cluster),
     )
 
 

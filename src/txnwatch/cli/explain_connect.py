@@ -12,8 +12,9 @@ from typing import Final
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_causes import causes_on, places_of, with_causes
-from txnwatch.cli.explanation import ALL_CLEAR, OPEN, YES, Explanation
+from txnwatch.cli.explanation import ALL_CLEAR, OPEN, Explanation
 from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import EndsByItself
 from txnwatch.state.telling.hurt import connect_text
 from txnwatch.state.telling.statements import StatementKind, Told
 from txnwatch.state.text import cut
@@ -64,7 +65,7 @@ def with_connect(
 
     Nothing is said of a transaction that is short and ends by itself.
     """
-    if explained.state == ALL_CLEAR or (explained.state == OPEN and explained.ends_by_itself == YES):
+    if explained.state == ALL_CLEAR or (explained.state == OPEN and explained.ends_by_itself == EndsByItself.YES):
         return explained
     uses = connect_uses(topics, shown_topics(question.cluster), groups)
     told = [Told(StatementKind.CONNECT, connect_text(uses[name])) for name in sorted(uses)]

@@ -23,13 +23,12 @@ from txnwatch.cli.explain_causes import (
 from txnwatch.cli.explain_connect import NOT_CHECKED, of_workers
 from txnwatch.cli.explain_contention import with_contention
 from txnwatch.cli.explain_positions import position_lines, positions_of
-from txnwatch.cli.explain_replicas import because_of, log_blocked, with_replicas
+from txnwatch.cli.explain_replicas import log_blocked, naming_replicas
 from txnwatch.cli.explain_words import ERROR_WORD
 from txnwatch.cli.explanation import (
     ALL_CLEAR,
     OPEN,
     UNPROVEN,
-    YES,
     Explanation,
     end_text,
     of_id,
@@ -60,6 +59,7 @@ from txnwatch.state.model.values import (
     coordinator_partition,
     is_foreign,
 )
+from txnwatch.state.model.verdicts import EndsByItself
 from txnwatch.state.telling.commands import explain_id
 from txnwatch.state.telling.hurt import UNSTABLE, affected_lines, held_text, waiting_lines, waiting_means
 from txnwatch.state.telling.moved_ids import MovedId, known_text, last_text, moved_text
@@ -95,10 +95,8 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
         BrokerError: the coordinator did not answer, or does not know the id.
     """
     cluster, missing, foreign_topics = question.cluster, question.missing, question.searcher.foreign_topics
-    try:
+    with naming_replicas(lambda: log_blocked(cluster, transactional_id)):
         with_log = described_with_log(cluster, transactional_id)
-    except BrokerError as exc:
-        raise BrokerError(f"{exc}{because_of(log_blocked(cluster, transactional_id))}") from exc
     described, history = with_log.described, history_of(with_log.records)
     producer_id = described.producer_id
     records = read_all_records(cluster, transactional_id)[0] if read_moved_names(cluster) else with_log.records
@@ -125,8 +123,6 @@ def of_known_id(question: Question, transactional_id: str, looks: int = _LOOKS) 
     explained = with_contention(explained, contention_of(history, past), wall_clock_ms())
     explained = with_strays(question, explained, anywhere)
     explained = with_groups_behind(question, explained, ids, seen)
-    if described.is_live:
-        explained = with_replicas(cluster, explained)
     explained = _with_moved(explained, moved_of(cluster, transactional_id, records), producer_id)
     ends = ends_of(with_log.records, producer_id)
     return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
@@ -300,7 +296,7 @@ def with_groups_behind(
     readings: Collection[PartitionReading],
 ) -> Explanation:
     """The explanation of an id, with the groups that its open data stops; none for a transaction that ends in time."""
-    if explained.state == OPEN and explained.ends_by_itself == YES:
+    if explained.state == OPEN and explained.ends_by_itself == EndsByItself.YES:
         return explained
     holds = [hold for producer_id in producer_ids for hold in holds_of(producer_id, readings)]
     groups = groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())

@@ -13,7 +13,7 @@ from txnwatch.cli.explain_names import (
 )
 from txnwatch.cli.explain_positions import nature_lines
 from txnwatch.cli.explain_replicas import because_of, with_replicas
-from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition, open_in
+from txnwatch.cli.explanation import UNREPLICATED, Explanation, of_partition, open_in
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.model.errors import BrokerError
@@ -40,7 +40,7 @@ def of_one_partition(question: Question, partition: TopicPartition) -> Explanati
             why = because_of(blocked_of(question.cluster, [partition]))
             raise BrokerError(f"{partition}: {problem}: its owner cannot be determined{why}")
         explained = of_partition(question.origin, partition, search, wall_clock_ms())
-        if explained.state != "unreplicated":
+        if explained.state != UNREPLICATED:
             break
         if look < _LOOKS - 1:
             time.sleep(_PAUSE_S)  # a transaction may have begun between the two answers of the leader
@@ -53,7 +53,7 @@ def of_one_partition(question: Question, partition: TopicPartition) -> Explanati
         )
     explained = with_waiting_groups(question, partition, explained)
     explained = with_connect(question, explained, [partition.topic], groups.workers)
-    if explained.state != ALL_CLEAR:
+    if explained.state == UNREPLICATED:
         explained = with_replicas(question.cluster, explained, [partition])
     return with_past_abort(question, explained, AbortsOf(lambda event: partition_of(event) == partition, [partition]))
 

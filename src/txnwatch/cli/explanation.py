@@ -5,7 +5,7 @@ Pure: no I/O, no clock. explain.py reads what these functions get.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from txnwatch.cli.explain_positions import GroupPosition
@@ -15,24 +15,32 @@ from txnwatch.state.abort.fencing import identity_of, last_door, log_named
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.read_committed import hidden_records
-from txnwatch.state.evidence.screening import ExpectedEnd, Search, WillEndBy, expected_end, open_data
+from txnwatch.state.evidence.screening import ExpectedEnd, Search, expected_end, held_by, open_data
 from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
+from txnwatch.state.model.partition_replicas import AtRisk, PartitionReplicas
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState, epoch_text
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
     FIRST_OFFSET,
-    LONG_AGO,
     Offset,
     ProducerId,
     TimestampMs,
     TopicPartition,
-    elapsed,
 )
-from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, VERDICTS, DetectionPolicy, Verdict, is_two_phase
+from txnwatch.state.model.verdicts import (
+    ENDS_BY_ITSELF,
+    RULE_OF,
+    TWO_PHASE_TIMEOUT_MS,
+    VERDICTS,
+    DetectionPolicy,
+    EndsByItself,
+    Verdict,
+    is_two_phase,
+)
 from txnwatch.state.telling.commands import (
     Origin,
     abort_marker,
@@ -45,6 +53,7 @@ from txnwatch.state.telling.commands import (
 from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
 from txnwatch.state.telling.published import tell_found
 from txnwatch.state.telling.renderings import first_command, lines, once_looked, sentences
+from txnwatch.state.telling.replica_words import blocked_lines, last_lines
 from txnwatch.state.telling.statements import (
     SOONER_OF_HEALTHY,
     SOONER_OF_TWO_PHASE,
@@ -53,15 +62,15 @@ from txnwatch.state.telling.statements import (
     markers_again,
     sooner,
     tell,
+    tell_end,
+    to_repair,
 )
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 # What holds a partition.
 
-ENDS_BY_ITSELF = "It ends by itself:"
-YES, _NO, NOT_KNOWN = "yes", "no", "unknown"
-OPEN, ALL_CLEAR, UNPROVEN = "open", "all_clear", "unproven"
+OPEN, ALL_CLEAR, UNPROVEN, UNREPLICATED = "open", "all_clear", "unproven", "unreplicated"
 NO_GROUPS = GroupsAround()
 
 
@@ -144,46 +153,37 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Whether, when and why an open transaction ends by itself."""
+    """The state of an open transaction, and its expected end; on `blocked` no marker can be written."""
 
     state: str
-    by_itself: str
-    by_ms: TimestampMs | None
-    text: str
+    expected: ExpectedEnd
+    blocked: tuple[PartitionReplicas, ...] = ()
+
+    @property
+    def by_itself(self) -> EndsByItself:
+        """Whether it ends by itself."""
+        return self.expected.ends_by_itself
+
+    @property
+    def by_ms(self) -> TimestampMs | None:
+        """The latest time of its end; None if it is not known that it ends by itself."""
+        return self.expected.last_ms if self.by_itself is EndsByItself.YES else None
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it ends by itself, and has no verdict."""
+        return self.state == OPEN and self.by_itself is EndsByItself.YES
 
 
 def end_of(
-    described: DescribedTransaction, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
+    described: DescribedTransaction,
+    proven: Verdict | None,
+    policy: DetectionPolicy,
+    now_ms: TimestampMs,
+    blocked: tuple[PartitionReplicas, ...] = (),
 ) -> Ending:
-    """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
-    end = expected_end(described, proven, policy, now_ms)
-    by_itself = NOT_KNOWN if end.ends_by_itself is None else YES if end.ends_by_itself else _NO
-    by_ms = end.last_ms if end.ends_by_itself else None
-    return Ending(proven or OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
-
-
-def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: TimestampMs) -> str:
-    due_ms, last_ms = end.due_ms or LONG_AGO, end.last_ms or LONG_AGO
-    match end.by:
-        case WillEndBy.MARKERS:
-            return f"Its outcome is decided ({described.state.outcome}); it ends once the marker is written here."
-        case WillEndBy.CLIENT:
-            return "It is a two-phase transaction: it has no timeout; only its client ends it."
-        case WillEndBy.NO_START:
-            return "When its timeout passes is not known: its coordinator returned no start."
-        case WillEndBy.LATE_COORDINATOR:
-            passed = duration(elapsed(due_ms, now_ms))
-            return f"Its timeout passed {passed} ago, and its coordinator has not aborted it."
-        case WillEndBy.TIMEOUT_IN_DOUBT:
-            return (
-                f"By this machine's clock its timeout passed {duration(now_ms - due_ms)} ago. By its coordinator's "
-                "clock it has not passed, or this is not known: `txnwatch doctor` compares the clocks."
-            )
-        case WillEndBy.TIMEOUT:
-            return (
-                f"{ENDS_BY_ITSELF} if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
-                f"and {utc(last_ms)} (timeout {duration(described.timeout_ms)}, then the next scan)."
-            )
+    """How a live transaction will end; `proven` is the verdict that its coordinator has confirmed."""
+    return Ending(proven or OPEN, expected_end(described, proven, policy, now_ms, blocked), blocked)
 
 
 def of_partition(
@@ -259,13 +259,13 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
         end = f"its end, offset {reading.high_watermark}"
         text = [f"{partition}: all clear. No transaction is open; read_committed consumers can read to {end}."]
     else:
-        state = "unreplicated"
+        state = UNREPLICATED
         stop = f"stop at offset {reading.last_stable_offset} of {reading.high_watermark}"
         text = [
             f"{partition}: no transaction is open, but read_committed consumers {stop}.",
             "The last marker is written, but not yet on all in-sync replicas: check the replicas of this partition.",
         ]
-    ends = None if hidden == 0 else NOT_KNOWN
+    ends = None if hidden == 0 else EndsByItself.UNKNOWN
     return Explanation(
         str(partition), state, **partition._asdict(), hidden_records=hidden, ends_by_itself=ends, text=tuple(text)
     )
@@ -275,24 +275,33 @@ def of_span(origin: Origin, span: SpanCandidate, search: Search, now_ms: Timesta
     """Explains one open span: its owner, and whether it ends by itself."""
     for candidate, proof in search.hanging:
         if _is_same(candidate, span):
-            return _hanging(origin, candidate, proof, now_ms)
+            return _hanging(origin, candidate, proof, now_ms, search.at_risk.of(*held_by(proof.description, candidate)))
     for candidate, described in search.covered:
         if _is_same(candidate, span):
             return _covered(origin, candidate, described, now_ms, search)
     why = next(why for candidate, why in search.unproven if _is_same(candidate, span))
+    at_risk = search.at_risk.of([span.partition], None)
     text = (
         f"{span.partition}: a transaction is open, and its owner is not known.",
         f"{_what(span)} Missing evidence: {why}.",
         "A hang is not proven; `txnwatch doctor` lists missing rights.",
+        *replica_lines(at_risk),
     )
     return Explanation(
         str(span.partition),
         UNPROVEN,
         producer_id=span.producer_id,
         **span.partition._asdict(),
-        ends_by_itself=NOT_KNOWN,
+        ends_by_itself=EndsByItself.UNKNOWN,
         text=text,
+        told=tuple(to_repair(at_risk.blocked)),
     )
+
+
+def replica_lines(at_risk: AtRisk) -> Iterator[str]:
+    """What is missing on partitions, and which brokers must not be restarted."""
+    yield from blocked_lines(at_risk.blocked)
+    yield from last_lines(at_risk.last)
 
 
 def _is_same(span: SpanCandidate, other: SpanCandidate) -> bool:
@@ -307,10 +316,17 @@ def _what(span: SpanCandidate) -> str:
 _BEHIND_IT = (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, StatementKind.ENDS)
 
 
-def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
+def _said(told: Iterable[Told]) -> Iterator[str]:
+    """What is said behind what a transaction holds, as lines."""
+    return (statement.text for statement in told if statement.kind in _BEHIND_IT)
+
+
+def _hanging(
+    origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs, at_risk: AtRisk
+) -> Explanation:
     event = span_event(origin, span, proof, None, now_ms)
     is_known = event.outcome_doubt is OutcomeDoubt.ONGOING_MOVED
-    telling = tell_found(origin, event)
+    telling = tell_found(origin, event, at_risk.blocked)
     rehearsed = rehearse_end(origin, event, proof.description, telling.published_outcome)
     step = abort_marker(origin, span.start.place) if is_known else rehearsed
     told = once_looked(telling.told, step)
@@ -324,7 +340,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         producer_id=span.producer_id,
         **span.partition._asdict(),
         since_ms=at.at_ms(now_ms),
-        ends_by_itself=_NO,
+        ends_by_itself=ENDS_BY_ITSELF[RULE_OF[event.verdict].ends_by],
         transaction_state=str(event.transaction_state) if event.transaction_state is not None else None,
         expected_outcome=str(event.expected_outcome),
         published_outcome=telling.published_outcome,
@@ -334,7 +350,8 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         text=(
             f"{span.partition}: HANGING.",
             f"{holds} {_last_write(span.partition, at)}",
-            *sentences(told, *_BEHIND_IT).values(),
+            *_said(told),
+            *last_lines(at_risk.last),
             *([f"{incident_of_a_watcher(event.incident_id)}."] if is_unknown else []),
         ),
         told=told,
@@ -362,24 +379,31 @@ def _last_write(partition: TopicPartition, at: Written) -> str:
 def _covered(
     origin: Origin, span: SpanCandidate, described: DescribedTransaction, now_ms: TimestampMs, search: Search
 ) -> Explanation:
-    end, told = _verdict_on(origin, described, search, now_ms)
+    end, told = _verdict_on(origin, described, search, now_ms, span)
     name = described.transactional_id
     head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
     began = since(described.start_ms, now_ms)
     owner = f"Its owner is {quoted(name)}, at broker {described.coordinator}: {described.state}{began}."
-    text = (head, _what(span), owner, end.text)
-    explained = _of_live(str(span.partition), described, end, told, text)
-    return replace(explained, producer_id=span.producer_id, **span.partition._asdict(), next=explain_id(origin, name))
+    explained = _of_live(str(span.partition), described, end, told, (head, _what(span), owner))
+    step = explained.next if end.blocked else explain_id(origin, name)
+    return replace(explained, producer_id=span.producer_id, **span.partition._asdict(), next=step)
 
 
 def _verdict_on(
-    origin: Origin, described: DescribedTransaction, search: Search, now_ms: TimestampMs
+    origin: Origin,
+    described: DescribedTransaction,
+    search: Search,
+    now_ms: TimestampMs,
+    span: SpanCandidate | None = None,
+    is_open: Container[str] | None = None,
 ) -> tuple[Ending, tuple[Told, ...]]:
-    """How a live transaction ends, and what is said about it if it has a verdict."""
-    name = described.transactional_id
+    """How a live transaction ends, and what is said about it; `is_open` has the partitions where its data is open."""
+    name, blocked = described.transactional_id, search.at_risk.of(*held_by(described, span)).blocked
     pair = next((pair for pair in search.overdue if pair[0].view.transactional_id == name), None)
-    end = end_of(described, pair[0].verdict if pair is not None else None, search.policy, now_ms)
-    return end, tell(transaction_event(origin, *pair, now_ms)) if pair is not None else ()
+    end = end_of(described, pair[0].verdict if pair is not None else None, search.policy, now_ms, blocked)
+    if pair is None:
+        return end, tell_end(end.expected, blocked)
+    return end, tell(transaction_event(origin, *pair, now_ms), is_open=is_open, blocked=blocked)
 
 
 def _of_live(
@@ -397,7 +421,7 @@ def _of_live(
         transaction_state=str(described.state),
         partitions=tuple(map(str, sorted(described.partitions))),
         next=first_command(told),
-        text=(*text, *filter(None, sentences(told, StatementKind.SAFE).values())),
+        text=(*text, *_said(told)),
         told=told,
     )
 
@@ -517,21 +541,25 @@ def _live_id(
     search: Search,
 ) -> Explanation:
     described = with_log.described
-    end, told = _verdict_on(origin, described, search, now_ms)
-    told = (
-        *(statement for statement in told if statement.kind is not StatementKind.NEXT),
-        *_sooner(origin, with_log, end),
-    )
-    since_ms, how_it_ends = described.start_ms, end.text
-    if described.state.is_prepare:
-        since_ms = with_log.last.timestamp_ms if with_log.last is not None else since_ms
-        how_it_ends = _waits(described, readings)
+    data = open_data(described.producer_id, readings, among=described.partitions)
+    is_known = not data.unread and described.partitions <= {reading.partition for reading in readings}
+    is_open = frozenset(map(str, data.open)) if is_known else None
+    end, told = _verdict_on(origin, described, search, now_ms, is_open=is_open)
+    if not end.blocked:
+        told = (
+            *(statement for statement in told if statement.kind is not StatementKind.NEXT),
+            *_sooner(origin, with_log, end),
+        )
+    since_ms = described.start_ms
+    if described.state.is_prepare and with_log.last is not None:
+        since_ms = with_log.last.timestamp_ms
     holds = open_data(described.producer_id, readings).open
+    unread = [f"{partition} ({problem})" for partition, problem in data.unread.items()]
     text = (
         f"{cut(described.transactional_id)}: {described.state}{since(since_ms, now_ms)}.",
         _producer(with_log),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
-        how_it_ends,
+        *([f"Not reachable: {', '.join(unread)}."] if unread else []),
     )
     return replace(_of_live(described.transactional_id, described, end, told, text), since_ms=since_ms)
 
@@ -546,31 +574,11 @@ def _sooner(origin: Origin, with_log: DescribedWithLog, end: Ending) -> Iterator
     if is_two_phase(described):
         yield Told(StatementKind.NEXT, SOONER_OF_TWO_PHASE)
     elif described.state.is_prepare:
-        if end.state != OPEN or end.by_itself != YES:
-            yield Told(StatementKind.NEXT, markers_again(door))
+        yield Told(StatementKind.NEXT, markers_again(door))
     elif identity is not None:
         is_late = any(rule.verdict == end.state and rule.is_past_timeout for rule in VERDICTS)
-        is_healthy = end.state == OPEN and end.by_itself == YES
-        text = SOONER_OF_HEALTHY if is_healthy else sooner(str(described.state), door, is_past_timeout=is_late)
+        text = SOONER_OF_HEALTHY if end.is_usual else sooner(str(described.state), door, is_past_timeout=is_late)
         yield Told(StatementKind.NEXT, text, fence(origin, described.transactional_id, identity))
-
-
-def _waits(described: DescribedTransaction, readings: list[PartitionReading]) -> str:
-    """What a transaction in Prepare* waits for."""
-    if not described.partitions:
-        return "Every marker is written; only the coordinator's last record is missing."
-    data = open_data(described.producer_id, readings, among=described.partitions)
-    waits_for = _names(sorted(described.partitions))
-    text = f"Its outcome is decided: {described.state.outcome}. It waits for the markers of {waits_for}."
-    if data.unread:
-        unread = ", ".join(f"{partition} ({problem})" for partition, problem in data.unread.items())
-        text += f" Not reachable: {unread}."
-    if data.closed:
-        text += (
-            f" On {_names(data.closed)} it is no longer open: a marker of another writer has closed it there, and the "
-            "leader may refuse the coordinator's own marker for ever."
-        )
-    return text
 
 
 def _producer(with_log: DescribedWithLog) -> str:

@@ -255,7 +255,9 @@ class Fence:
         if self._is_unneeded():
             detail = "the transaction that hung has ended: no fence is needed, and nothing was sent"
             return FenceResult("refused", REFUSED, detail)
-        waits_for = described.partitions if described.is_ending else ()  # a fence waits for their markers
+        waits_for = set(described.partitions) if described.is_ending else set()  # a fence waits for their markers
+        if self._data is not None:
+            waits_for.add(self._data.partition)  # the abort that follows would be refused
         blocked = [*log_blocked(self._cluster, self._id), *blocked_of(self._cluster, waits_for)]
         return FenceResult("refused", REFUSED, f"nothing was sent{because_of(blocked)}") if blocked else None
 
@@ -265,7 +267,8 @@ class Fence:
             return False
         reading = self._admin.read_partitions([self._data.partition])[self._data.partition]
         if reading.problem is not None:
-            raise BrokerError(f"{self._data.partition}: {reading.problem}: nothing was sent")
+            blocked = because_of(blocked_of(self._cluster, [self._data.partition]))
+            raise BrokerError(f"{self._data.partition}: {reading.problem}: nothing was sent{blocked}")
         return is_over(reading, self._data)
 
     def tell_and_carry_out(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,12 +40,13 @@ from txnwatch.cli.output import (
     Time,
     row_of,
 )
-from txnwatch.state.evidence.screening import FOREIGN, Search
+from txnwatch.state.evidence.screening import FOREIGN, Search, held_by
 from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import named, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
@@ -61,6 +62,7 @@ from txnwatch.state.model.values import (
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin
 from txnwatch.state.telling.published import tell_found
+from txnwatch.state.telling.renderings import first_command
 from txnwatch.state.telling.statements import Told
 from txnwatch.state.text import some
 from txnwatch.streaming.admin.groups import ClusterGroups
@@ -123,10 +125,15 @@ class FoundRow:
 
 
 class _Found(NamedTuple):
-    """One finding: its event, what it has open on the partitions that were read, and when that was written."""
+    """One finding: its event, what it has open on the partitions that were read, and when that was written.
+
+    Attributes:
+        blocked: those of its partitions on which no marker can be written.
+    """
 
     event: IncidentEvent
     holds: list[Hold]
+    blocked: Sequence[PartitionReplicas]
     written: Written | None = None
 
 
@@ -195,7 +202,11 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
         rows=[
-            found_row(origin, named(hurt.added_to(finding.event), origin.owners), hurt, finding.written)
+            found_row(
+                *(origin, named(hurt.added_to(finding.event), origin.owners), hurt),
+                written_at=finding.written,
+                blocked=finding.blocked,
+            )
             for finding, hurt in with_hurt
         ],
         not_checked=tuple(NotChecked(what, why) for what, why in search.not_checked.items()),
@@ -296,6 +307,7 @@ def _findings(origin: Origin, search: Search, wanted: set[TopicPartition] | None
         _Found(
             span_event(origin, span, proof, None, now_ms),
             [Hold(span.start, search.readings[span.partition])],
+            search.at_risk.of(*held_by(proof.description, span)).blocked,
             written(span, proof),
         )
         for span, proof in spans
@@ -307,7 +319,8 @@ def _findings(origin: Origin, search: Search, wanted: set[TopicPartition] | None
         if wanted is None or wanted & held:
             read = [search.readings[partition] for partition in sorted(held) if partition in search.readings]
             event = transaction_event(origin, transaction, confirmed, now_ms)
-            findings.append(_Found(event, holds_of(transaction.producer_id, read)))
+            blocked = search.at_risk.of(*held_by(confirmed.description)).blocked
+            findings.append(_Found(event, holds_of(transaction.producer_id, read), blocked))
         else:
             elsewhere += 1
     return findings, elsewhere
@@ -327,9 +340,15 @@ def impossible_stamps(findings: Iterable[_Found]) -> Iterator[str]:
         )
 
 
-def found_row(origin: Origin, event: IncidentEvent, hurt: Hurt, written_at: Written | None = None) -> FoundRow:
-    """One finding as a row."""
-    telling = tell_found(origin, event)
+def found_row(
+    origin: Origin,
+    event: IncidentEvent,
+    hurt: Hurt,
+    written_at: Written | None = None,
+    blocked: Sequence[PartitionReplicas] = (),
+) -> FoundRow:
+    """One finding as a row; on `blocked` no marker can be written."""
+    telling = tell_found(origin, event, blocked)
     since_ms: TimestampMs | None = event.open_since_ms
     if written_at is not None and written_at.stamp_ms is not None:
         since_ms = written_at.at_ms(event.time_ms)
@@ -343,7 +362,7 @@ def found_row(origin: Origin, event: IncidentEvent, hurt: Hurt, written_at: Writ
         duration_ms=event.time_ms - since_ms if since_ms is not None else None,
         affected_groups=hurt.affected_names,
         waiting_groups=hurt.waiting_names,
-        next=event.suggested_command,
+        next=first_command(telling.told),
         **telling._asdict(),
     )
 

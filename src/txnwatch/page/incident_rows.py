@@ -21,9 +21,9 @@ from txnwatch.page.words import (
 )
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.values import TimestampMs
-from txnwatch.state.model.verdicts import RULE_OF, Family
 from txnwatch.state.telling.changes import decision
 from txnwatch.state.telling.commands import Origin, look_at
+from txnwatch.state.telling.ends import due_of_event
 from txnwatch.state.telling.folding import prefix_of
 from txnwatch.state.telling.renderings import look_again, sentences, steps_of
 from txnwatch.state.telling.statements import StatementKind, Told, how_it_ended, tell
@@ -55,7 +55,7 @@ def incident_row(knowledge: Knowledge, event: IncidentEvent) -> dict[str, Any]:
         "producer_id": event.producer_id,
         "transactional_id": id_for_address(event.transactional_id),
         "since_ms": event.open_since_ms,
-        "due_ms": _due_ms(event),
+        "due_ms": due_of_event(event),
         "hidden": hidden.records,
         "hidden_is_least": hidden.is_least,
         "hidden_at_ms": hidden.at_ms,
@@ -91,12 +91,6 @@ def hidden_by(event: IncidentEvent, spans: Spans) -> HiddenRecords:
     if known_counts or holds_nothing:
         return HiddenRecords(sum(known_counts), is_least=len(known_counts) < len(counts))
     return HiddenRecords(event.hidden_records, at_ms=event.time_ms if event.hidden_records is not None else None)
-
-
-def _due_ms(event: IncidentEvent) -> TimestampMs | None:
-    """When the timeout of a transaction is over that its coordinator can abort; None if nothing limits it."""
-    has_timeout = event.topic is None and RULE_OF[event.verdict].family is not Family.PREPARE
-    return event.open_since_ms + event.transaction_timeout_ms if has_timeout and event.transaction_timeout_ms else None
 
 
 _SHORT_ID: Final = 24

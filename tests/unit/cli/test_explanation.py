@@ -263,7 +263,8 @@ def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms:
     admin.prepare(NAME, commit=True)
     found = of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=after_ms)
     assert (found.state, found.ends_by_itself) == (state, "unknown")
-    assert found.text[3] == "Its outcome is decided: commit. It waits for the markers of orders-0."
+    assert found.text[2] == "It holds orders-0; open data is on orders-0."
+    assert found.text[-1].startswith("Ends by itself: not known: it ends when the leaders of its partitions accept")
     assert step_of(found).startswith(
         "If its partitions have leaders and enough in-sync replicas, and it still waits: restart broker 1 (not if it "
     )

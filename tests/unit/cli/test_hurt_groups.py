@@ -15,7 +15,7 @@ from support.one_look import a_searcher
 from txnwatch.cli import explain_names, hurt_groups
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_names import with_groups_behind
-from txnwatch.cli.explanation import OPEN, YES, Explanation
+from txnwatch.cli.explanation import OPEN, Explanation
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of, holds_of, hurt_by
 from txnwatch.state.model.incident import AffectedGroup, ConnectSetting, ConnectUse, GroupState, WaitingGroup
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
@@ -78,7 +78,7 @@ def test_of_the_topics_of_connect_the_one_that_its_workers_read_first_is_named(w
 
 def test_a_transaction_that_ends_in_time_costs_no_request(world: World) -> None:
     world.groups.commit("billing", ORDERS, 0)
-    usual = replace(LATE, state=OPEN, ends_by_itself=YES)
+    usual = replace(LATE, state=OPEN, ends_by_itself="yes")
     assert world.explained(usual) == usual
     assert world.groups.asked == 0
 

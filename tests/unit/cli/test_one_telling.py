@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.hung_spans import NOW_MS, OWNERS, a_hang, a_live_one
+from support.hung_spans import NAME, NOW_MS, ORDERS, OWNERS, a_hang, a_live_one
 from support.page_world import PageWorld
 from txnwatch.cli import status
 from txnwatch.cli.explanation import Explanation, of_id, of_partition
@@ -25,13 +25,22 @@ from txnwatch.sinks.delivery.redis_views import RedisIncidents
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.incident import ConnectSetting, ConnectUse, ExpectedOutcome, IncidentEvent, IncidentStatus
+from txnwatch.state.model.partition_replicas import PartitionReplicas, PlacesAtRisk
 from txnwatch.state.model.values import log_numbered
-from txnwatch.state.model.verdicts import Reason, Verdict
+from txnwatch.state.model.verdicts import ENDS_BY_ITSELF, RULE_OF, EndsByItself, Reason, Verdict
 from txnwatch.state.telling.commands import Origin, as_read, has_fence, is_look
 from txnwatch.state.telling.hurt import CONNECT_STOPS
 from txnwatch.state.telling.published import tell_found
 from txnwatch.state.telling.renderings import blocks, sentences, steps_of
-from txnwatch.state.telling.statements import IF_FLINK, OUTCOME_WORDS, VERDICT_WORDS, StatementKind, tell
+from txnwatch.state.telling.replica_words import replicas_text
+from txnwatch.state.telling.statements import (
+    IF_FLINK,
+    OUTCOME_WORDS,
+    SAYS_WHAT_TO_REPAIR,
+    VERDICT_WORDS,
+    StatementKind,
+    tell,
+)
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 ORIGIN = Origin("cluster", "a:1")
@@ -83,7 +92,7 @@ def explain_says_it_too(explained: Explanation, event: IncidentEvent) -> None:
         (StatementKind.WHY, StatementKind.OUTCOME, StatementKind.SAFE, StatementKind.ENDS),
     )
     assert sentences(explained.told, *kinds) == sentences(told, *kinds)
-    assert sentences(told, StatementKind.SAFE)["safe"] in explained.text
+    assert all(one.text in explained.text for one in told if one.kind in kinds), "and its text has them"
     steps = [one.text for one in told if one.kind is StatementKind.NEXT]
     left = steps[1:] if is_look(event.suggested_command or "") else steps
     assert [one.text for one in explained.told if one.kind is StatementKind.NEXT] == left
@@ -178,3 +187,75 @@ def test_status_says_what_the_page_of_a_topic_says(
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:5] == ["orders-3:", row["why"], row["outcome"]]
     assert [line for line in lines if line.startswith("next: ")] == [f"next: {one}" for one in commands if one]
+
+
+BACK = "Bring broker 2 back; do not restart broker 1."
+SHORT = PartitionReplicas(ORDERS, 1, (1, 2), (1,), (2,), (), 2)
+LEADERLESS = PartitionReplicas(ORDERS, None, (1, 2), (2,), (1, 2))
+AT_RISK = {
+    "too few in-sync replicas": (SHORT, BACK),
+    "no leader": (LEADERLESS, "Bring broker 2 back: no other broker may lead it."),
+    "of the log": (SHORT._replace(partition=log_numbered(3)), BACK),
+}
+
+
+def search_of_hang(reason: Reason, outcome: ExpectedOutcome, owner: str) -> Search:
+    candidate, proof = a_hang(reason, outcome, OWNERS[owner])
+    assert proof.reading is not None
+    return Search(readings={ORDERS: proof.reading}, hanging=[(candidate, proof)])
+
+
+def search_of_live(verdict: Verdict) -> Search:
+    """The same data, held by a live transaction with a verdict."""
+    found, overdue = search_of_hang(*HANGS[0]), a_live_one(verdict)
+    assert overdue[1].description is not None
+    covered = [(span, overdue[1].description) for span, _ in found.hanging]
+    return Search(readings=found.readings, overdue=[overdue], covered=covered)
+
+
+FOUND = [
+    *(pytest.param(hang(*one), search_of_hang(*one), id=" ".join(one)) for one in HANGS),
+    *(pytest.param(live(one), search_of_live(one), id=one) for one in LIVE),
+]
+
+
+def explained_in(search: Search) -> list[Explanation]:
+    """What `explain` says of the partition, and of the id of a live transaction."""
+    known = (DescribedWithLog(proof.description, [], None, log_numbered(3)) for _, proof in search.overdue)
+    of_ids = [of_id(ORIGIN, one, [], NOW_MS, search) for one in known]
+    return [of_partition(ORIGIN, ORDERS, search, NOW_MS), *of_ids]
+
+
+@pytest.mark.parametrize(("state", "repair"), AT_RISK.values(), ids=AT_RISK.keys())
+@pytest.mark.parametrize(("event", "search"), FOUND)
+def test_what_a_partition_lacks_is_repaired_first(
+    event: IncidentEvent, search: Search, state: PartitionReplicas, repair: str
+) -> None:
+    """A marker for a hang is the step after it; nothing else ends the others."""
+    search = replace(search, at_risk=PlacesAtRisk({state.partition: state}, {NAME: log_numbered(3)}))
+    (blocked,) = {search.at_risk.of(*held).blocked for held in search.found}
+    row, explained = found_row(ORIGIN, event, Hurt({}, ()), blocked=blocked), explained_in(search)
+    is_hang = event.verdict is Verdict.HANGING
+    for told, command in ((row.told, row.next), *((one.told, one.next) for one in explained)):
+        first, *others = [one for one in told if one.kind is StatementKind.NEXT]
+        is_told = ((first.text, first.command), command) == ((repair, None), None)
+        assert is_told is bool(blocked), "the same first step, and nothing to paste before the repair"
+        assert bool(others) is is_hang or not blocked
+        assert (replicas_text(state) in sentences(told, StatementKind.WHY)["why"]) is bool(blocked)
+        assert sentences(told, StatementKind.ENDS) == sentences(row.told, StatementKind.ENDS)
+    by_itself = EndsByItself.UNKNOWN if blocked and not is_hang else ENDS_BY_ITSELF[RULE_OF[event.verdict].ends_by]
+    assert {one.ends_by_itself for one in explained} == {by_itself}
+
+
+@pytest.mark.parametrize(("reason", "outcome", "owner"), HANGS)
+def test_a_step_that_writes_says_so_where_the_replicas_are_not_known(
+    reason: Reason, outcome: ExpectedOutcome, owner: str
+) -> None:
+    """A watcher does not read them, and they can change before somebody acts: the command tells, or its look does."""
+    event = hang(reason, outcome, owner)
+    first = steps_of(tell(event))[0]
+    assert is_look(event.suggested_command or "") or SAYS_WHAT_TO_REPAIR in first.text
+    assert on_page(event)["steps"][0]["text"] == first.text
+    alert = alert_of(event, TARGET, NOW_MS).annotations
+    assert first.text.removeprefix("1. ") in alert["description"]
+    assert is_look(steps_of(tell(as_read(ORIGIN, event)))[0].command or ""), "status looks"

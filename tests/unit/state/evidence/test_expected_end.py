@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from txnwatch.state.evidence.screening import ExpectedEnd, WillEndBy, expected_end
+from txnwatch.state.evidence.screening import ExpectedEnd, expected_end
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict, WillEndBy
 
 START_MS = 1_700_000_000_000
 DUE_MS = START_MS + 60_000
@@ -18,71 +18,71 @@ SLOW_SCAN = DetectionPolicy(coordinator_scan_interval_ms=60_000)
 LARGE_BUFFER = DetectionPolicy(late_buffer_ms=30_000)
 
 CASES: dict[str, tuple[DescribedTransaction, Verdict | None, DetectionPolicy, int, ExpectedEnd]] = {
-    "young": (ONGOING, None, USUAL, 0, ExpectedEnd(WillEndBy.TIMEOUT, True, DUE_MS, DUE_MS + 10_000)),
+    "young": (ONGOING, None, USUAL, 0, ExpectedEnd(WillEndBy.TIMEOUT, DUE_MS, DUE_MS + 10_000)),
     "long running": (
         ONGOING,
         Verdict.LONG_RUNNING,
         USUAL,
         50_000,
-        ExpectedEnd(WillEndBy.TIMEOUT, True, DUE_MS, DUE_MS + 10_000),
+        ExpectedEnd(WillEndBy.TIMEOUT, DUE_MS, DUE_MS + 10_000),
     ),
     "at the end of the buffer": (
         ONGOING,
         None,
         USUAL,
         75_000,
-        ExpectedEnd(WillEndBy.TIMEOUT, True, DUE_MS, DUE_MS + 10_000),
+        ExpectedEnd(WillEndBy.TIMEOUT, DUE_MS, DUE_MS + 10_000),
     ),
     "past it by our clock alone": (
         ONGOING,
         None,
         USUAL,
         75_001,
-        ExpectedEnd(WillEndBy.TIMEOUT_IN_DOUBT, None, DUE_MS, DUE_MS + 10_000),
+        ExpectedEnd(WillEndBy.TIMEOUT_IN_DOUBT, DUE_MS, DUE_MS + 10_000),
     ),
     "a larger buffer is configured": (
         ONGOING,
         None,
         LARGE_BUFFER,
         100_000,
-        ExpectedEnd(WillEndBy.TIMEOUT, True, DUE_MS, DUE_MS + 10_000),
+        ExpectedEnd(WillEndBy.TIMEOUT, DUE_MS, DUE_MS + 10_000),
     ),
     "a longer scan interval is configured": (
         ONGOING,
         None,
         SLOW_SCAN,
         125_000,
-        ExpectedEnd(WillEndBy.TIMEOUT, True, DUE_MS, DUE_MS + 60_000),
+        ExpectedEnd(WillEndBy.TIMEOUT, DUE_MS, DUE_MS + 60_000),
     ),
     "its coordinator is late, whatever our clock shows": (
         ONGOING,
         Verdict.LATE,
         USUAL,
         10_000,
-        ExpectedEnd(WillEndBy.LATE_COORDINATOR, None, DUE_MS, DUE_MS + 10_000),
+        ExpectedEnd(WillEndBy.LATE_COORDINATOR, DUE_MS, DUE_MS + 10_000),
     ),
     "two-phase": (
         replace(ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS),
         None,
         USUAL,
         10**11,
-        ExpectedEnd(WillEndBy.CLIENT, False),
+        ExpectedEnd(WillEndBy.CLIENT),
     ),
-    "decided": (replace(ONGOING, state=S.PREPARE_COMMIT), None, USUAL, 10**9, ExpectedEnd(WillEndBy.MARKERS, None)),
+    "decided": (replace(ONGOING, state=S.PREPARE_COMMIT), None, USUAL, 10**9, ExpectedEnd(WillEndBy.MARKERS)),
     "decided, two-phase, and stuck": (
         replace(ONGOING, state=S.PREPARE_ABORT, timeout_ms=TWO_PHASE_TIMEOUT_MS),
         Verdict.STUCK_PREPARE,
         USUAL,
         10**9,
-        ExpectedEnd(WillEndBy.MARKERS, None),
+        ExpectedEnd(WillEndBy.MARKERS),
     ),
-    "without a start": (replace(ONGOING, start_ms=None), None, USUAL, 75_001, ExpectedEnd(WillEndBy.NO_START, None)),
+    "without a start": (replace(ONGOING, start_ms=None), None, USUAL, 75_001, ExpectedEnd(WillEndBy.NO_START)),
     "being fenced": (
         replace(ONGOING, state=S.PREPARE_EPOCH_FENCE),
         None,
         USUAL,
         75_001,
-        ExpectedEnd(WillEndBy.TIMEOUT_IN_DOUBT, None, DUE_MS, DUE_MS + 10_000),
+        ExpectedEnd(WillEndBy.TIMEOUT_IN_DOUBT, DUE_MS, DUE_MS + 10_000),
     ),
 }
 
