@@ -140,6 +140,8 @@ class Search:
             yield held_by(proof.description, span)
         for span, described in self.covered:
             yield held_by(described, span)
+        for span, _ in self.unproven:
+            yield held_by(None, span)
         for _, confirmed in self.overdue:
             yield held_by(confirmed.description)
 

@@ -92,3 +92,4 @@ class AtRisk(NamedTuple):
 
 
 NONE_AT_RISK: Final = PlacesAtRisk()
+NOTHING_AT_RISK: Final = AtRisk()

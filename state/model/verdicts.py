@@ -149,6 +149,7 @@ class WillEndBy(StrEnum):
     TIMEOUT_IN_DOUBT = "its timeout has passed by our clock, and it is not proven that its coordinator is late"
     NO_START = "its coordinator returned no start, so it is not known when its timeout passes"
     LATE_COORDINATOR = "its coordinator is proven to be late"
+    NO_OWNER = "it is not known which transaction owns it"
     REPAIR = "no marker can be written before its partitions, or that of its coordinator's log, are repaired"
 
 
@@ -161,6 +162,7 @@ ENDS_BY_ITSELF: Final = {
     WillEndBy.TIMEOUT_IN_DOUBT: EndsByItself.UNKNOWN,
     WillEndBy.NO_START: EndsByItself.UNKNOWN,
     WillEndBy.LATE_COORDINATOR: EndsByItself.UNKNOWN,
+    WillEndBy.NO_OWNER: EndsByItself.UNKNOWN,
     WillEndBy.REPAIR: EndsByItself.UNKNOWN,
 }
 

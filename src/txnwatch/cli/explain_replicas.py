@@ -9,11 +9,11 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
-from txnwatch.cli.explanation import Explanation, replica_lines
+from txnwatch.cli.explanation import Explanation
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.state.telling.replica_words import blocked_lines, repair_step
+from txnwatch.state.telling.replica_words import blocked_lines, last_lines, repair_step
 from txnwatch.state.telling.statements import to_repair
 from txnwatch.streaming.admin.replicas import blocked_of, places_at_risk
 from txnwatch.streaming.client.cluster import Cluster
@@ -24,7 +24,7 @@ def with_replicas(cluster: Cluster, explained: Explanation, partitions: Collecti
     """The explanation with what some partitions lack that could not be read, or whose last marker is not replicated."""
     at_risk = places_at_risk(cluster, partitions, ()).of(partitions, None)
     told = (*to_repair(at_risk.blocked), *explained.told)
-    text = (*explained.text, *replica_lines(at_risk))
+    text = (*explained.text, *blocked_lines(at_risk.blocked), *last_lines(at_risk.last))
     return replace(explained, told=told, text=text, next=None if at_risk.blocked else explained.next)
 
 

@@ -20,7 +20,7 @@ from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
-from txnwatch.state.model.partition_replicas import AtRisk, PartitionReplicas
+from txnwatch.state.model.partition_replicas import NOTHING_AT_RISK, AtRisk
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState, epoch_text
 from txnwatch.state.model.values import (
@@ -39,6 +39,7 @@ from txnwatch.state.model.verdicts import (
     DetectionPolicy,
     EndsByItself,
     Verdict,
+    WillEndBy,
     is_two_phase,
 )
 from txnwatch.state.telling.commands import (
@@ -53,7 +54,7 @@ from txnwatch.state.telling.commands import (
 from txnwatch.state.telling.hurt import affected_lines, held_text, waiting_lines
 from txnwatch.state.telling.published import tell_found
 from txnwatch.state.telling.renderings import first_command, lines, once_looked, sentences
-from txnwatch.state.telling.replica_words import blocked_lines, last_lines
+from txnwatch.state.telling.replica_words import last_lines
 from txnwatch.state.telling.statements import (
     SOONER_OF_HEALTHY,
     SOONER_OF_TWO_PHASE,
@@ -63,7 +64,6 @@ from txnwatch.state.telling.statements import (
     sooner,
     tell,
     tell_end,
-    to_repair,
 )
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import DescribedWithLog
@@ -153,11 +153,11 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The state of an open transaction, and its expected end; on `blocked` no marker can be written."""
+    """The state of an open transaction, its expected end, and its partitions that are at risk."""
 
     state: str
     expected: ExpectedEnd
-    blocked: tuple[PartitionReplicas, ...] = ()
+    at_risk: AtRisk
 
     @property
     def by_itself(self) -> EndsByItself:
@@ -180,10 +180,10 @@ def end_of(
     proven: Verdict | None,
     policy: DetectionPolicy,
     now_ms: TimestampMs,
-    blocked: tuple[PartitionReplicas, ...] = (),
+    at_risk: AtRisk = NOTHING_AT_RISK,
 ) -> Ending:
     """How a live transaction will end; `proven` is the verdict that its coordinator has confirmed."""
-    return Ending(proven or OPEN, expected_end(described, proven, policy, now_ms, blocked), blocked)
+    return Ending(proven or OPEN, expected_end(described, proven, policy, now_ms, at_risk.blocked), at_risk)
 
 
 def of_partition(
@@ -281,11 +281,13 @@ def of_span(origin: Origin, span: SpanCandidate, search: Search, now_ms: Timesta
             return _covered(origin, candidate, described, now_ms, search)
     why = next(why for candidate, why in search.unproven if _is_same(candidate, span))
     at_risk = search.at_risk.of([span.partition], None)
+    told = tell_end(ExpectedEnd(WillEndBy.REPAIR if at_risk.blocked else WillEndBy.NO_OWNER), at_risk.blocked)
     text = (
         f"{span.partition}: a transaction is open, and its owner is not known.",
         f"{_what(span)} Missing evidence: {why}.",
         "A hang is not proven; `txnwatch doctor` lists missing rights.",
-        *replica_lines(at_risk),
+        *_said(told),
+        *last_lines(at_risk.last),
     )
     return Explanation(
         str(span.partition),
@@ -294,14 +296,8 @@ def of_span(origin: Origin, span: SpanCandidate, search: Search, now_ms: Timesta
         **span.partition._asdict(),
         ends_by_itself=EndsByItself.UNKNOWN,
         text=text,
-        told=tuple(to_repair(at_risk.blocked)),
+        told=told,
     )
-
-
-def replica_lines(at_risk: AtRisk) -> Iterator[str]:
-    """What is missing on partitions, and which brokers must not be restarted."""
-    yield from blocked_lines(at_risk.blocked)
-    yield from last_lines(at_risk.last)
 
 
 def _is_same(span: SpanCandidate, other: SpanCandidate) -> bool:
@@ -385,7 +381,7 @@ def _covered(
     began = since(described.start_ms, now_ms)
     owner = f"Its owner is {quoted(name)}, at broker {described.coordinator}: {described.state}{began}."
     explained = _of_live(str(span.partition), described, end, told, (head, _what(span), owner))
-    step = explained.next if end.blocked else explain_id(origin, name)
+    step = explained.next if end.at_risk.blocked else explain_id(origin, name)
     return replace(explained, producer_id=span.producer_id, **span.partition._asdict(), next=step)
 
 
@@ -398,12 +394,12 @@ def _verdict_on(
     is_open: Container[str] | None = None,
 ) -> tuple[Ending, tuple[Told, ...]]:
     """How a live transaction ends, and what is said about it; `is_open` has the partitions where its data is open."""
-    name, blocked = described.transactional_id, search.at_risk.of(*held_by(described, span)).blocked
+    name, at_risk = described.transactional_id, search.at_risk.of(*held_by(described, span))
     pair = next((pair for pair in search.overdue if pair[0].view.transactional_id == name), None)
-    end = end_of(described, pair[0].verdict if pair is not None else None, search.policy, now_ms, blocked)
+    end = end_of(described, pair[0].verdict if pair is not None else None, search.policy, now_ms, at_risk)
     if pair is None:
-        return end, tell_end(end.expected, blocked)
-    return end, tell(transaction_event(origin, *pair, now_ms), is_open=is_open, blocked=blocked)
+        return end, tell_end(end.expected, at_risk.blocked)
+    return end, tell(transaction_event(origin, *pair, now_ms), is_open=is_open, blocked=at_risk.blocked)
 
 
 def _of_live(
@@ -421,7 +417,7 @@ def _of_live(
         transaction_state=str(described.state),
         partitions=tuple(map(str, sorted(described.partitions))),
         next=first_command(told),
-        text=(*text, *_said(told)),
+        text=(*text, *_said(told), *last_lines(end.at_risk.last)),
         told=told,
     )
 
@@ -545,7 +541,7 @@ def _live_id(
     is_known = not data.unread and described.partitions <= {reading.partition for reading in readings}
     is_open = frozenset(map(str, data.open)) if is_known else None
     end, told = _verdict_on(origin, described, search, now_ms, is_open=is_open)
-    if not end.blocked:
+    if not end.at_risk.blocked:
         told = (
             *(statement for statement in told if statement.kind is not StatementKind.NEXT),
             *_sooner(origin, with_log, end),

@@ -17,8 +17,10 @@ from txnwatch.page.words import about_client, holder, id_for_address, name, numb
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, is_incident_id
 from txnwatch.state.model.values import BarrierNumber, Offset, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.telling.changes import moment
 from txnwatch.state.telling.commands import explain_id, read_events
+from txnwatch.state.telling.ends import end_of_listed, whether_text
 from txnwatch.state.telling.renderings import sentences
 from txnwatch.state.telling.statements import StatementKind
 
@@ -44,7 +46,7 @@ def incident(knowledge: Knowledge, incident_id: str) -> dict[str, Any] | None:
         "life_is_whole": life is not None and life.is_whole,
         "proof": _proof(event),
         "waits": _waits(knowledge, event, now),
-        "next_holder": _next_holder(event, knowledge.spans),
+        "next_holder": _next_holder(knowledge, event),
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
         "causes": causes(knowledge, event),
@@ -185,17 +187,21 @@ def _group(spans: Spans, event: IncidentEvent, group: AffectedGroup) -> dict[str
     }
 
 
-def _next_holder(event: IncidentEvent, spans: Spans) -> dict[str, Any] | None:
+def _next_holder(knowledge: Knowledge, event: IncidentEvent) -> dict[str, Any] | None:
     """Who holds the partition next if this transaction is ended; None if the lists do not show anyone."""
     if event.topic is None or event.partition is None or event.resolution is not None:
         return None
-    held = spans.by_partition.get(TopicPartition(event.topic, event.partition), [])
+    at = TopicPartition(event.topic, event.partition)
+    held = knowledge.spans.by_partition.get(at, [])
     after = [span for span in held if span.start > (event.txn_start_offset or 0)]
-    return _holding(after[0]) if after else None
+    return _holding(knowledge, at, after[0]) if after else None
 
 
-def _holding(held: HeldBack) -> dict[str, Any]:
-    return {"start": held.start, **row(held.transaction)}
+def _holding(knowledge: Knowledge, at: TopicPartition, held: HeldBack) -> dict[str, Any]:
+    """An open transaction on a partition; `phase` is the verdict of its incident, None if there is none."""
+    verdict = _verdict_on(knowledge, at, held)
+    ends = whether_text(end_of_listed(held.transaction, verdict, knowledge.now_ms))
+    return {"start": held.start, **row(held.transaction), "phase": verdict, "ends": ends}
 
 
 def row(transaction: OpenTransaction) -> dict[str, Any]:
@@ -256,7 +262,7 @@ def partition(knowledge: Knowledge, at: TopicPartition) -> dict[str, Any]:
         "hidden": spans.hidden(at),
         "holder_is_listed": is_listed,
         "look": to_find(knowledge.store.commands, at) if must_look else None,
-        "holders": [{**_holding(span), "phase": _phase(span, incidents)} for span in held[:LISTED]],
+        "holders": [_holding(knowledge, at, span) for span in held[:LISTED]],
         "more": max(0, len(held) - LISTED),
         "more_is_least": knowledge.has_unlisted,
         "incidents": [incident_row(knowledge, event) for event in incidents],
@@ -279,10 +285,10 @@ def _watched(spans: Spans, at: TopicPartition) -> str:
     return "by census; the offsets are those of the last one" if at in spans.listed else "by census, or not at all"
 
 
-def _phase(held: HeldBack, incidents: Sequence[IncidentEvent]) -> str | None:
+def _verdict_on(knowledge: Knowledge, at: TopicPartition, held: HeldBack) -> Verdict | None:
     """The verdict of the incident about this data; None if there is none."""
-    verdicts = (str(event.verdict) for event in incidents if event.producer_id == held.transaction.producer_id)
-    return next(verdicts, None)
+    events = (event for event in knowledge.open_incidents if event.producer_id == held.transaction.producer_id)
+    return next((event.verdict for event in events if event.topic is None or _is_at(event, at)), None)
 
 
 def _is_at(event: IncidentEvent, at: TopicPartition) -> bool:

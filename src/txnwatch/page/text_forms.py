@@ -221,6 +221,7 @@ def _incident(knowledge: Knowledge, asked: AskedView) -> TextForm:
     lines += [f"  {group['name']}  waits for offsets of {', '.join(group['partitions'])}" for group in waits["waiting"]]
     if (after := answer["next_holder"]) is not None:
         lines += [f"  if you end it: {after['name']} is the next, from {number(after['start'])}"]
+        lines += [f"  ends by itself: {after['ends']}"]
     lines += _section(
         "its life", ((_clock(moment["at_ms"]), moment["status"], moment["text"]) for moment in answer["life"])
     )
@@ -265,6 +266,7 @@ def _partition(knowledge: Knowledge, asked: AskedView) -> TextForm:
             holder["name"],
             holder["state"],
             f"open for {duration_text(knowledge.now_ms - holder['since_ms'])}",
+            f"ends by itself: {holder['ends']}",
         )
         for holder in answer["holders"]
     )

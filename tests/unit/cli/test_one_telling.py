@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from support.hung_spans import NAME, NOW_MS, ORDERS, OWNERS, a_hang, a_live_one
+from support.hung_spans import NAME, NOW_MS, ORDERS, OWNERS, PRODUCER, a_hang, a_live_one
 from support.page_world import PageWorld
 from txnwatch.cli import status
-from txnwatch.cli.explanation import Explanation, of_id, of_partition
+from txnwatch.cli.explanation import Explanation, end_of, of_id, of_partition
 from txnwatch.cli.find_hanging import found_row
 from txnwatch.cli.hurt_groups import Hurt
 from txnwatch.cli.main import main
@@ -22,13 +22,24 @@ from txnwatch.page.picture import picture_of
 from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.sinks.delivery.redis_views import RedisIncidents
-from txnwatch.state.evidence.screening import Search
+from txnwatch.state.evidence.screening import ExpectedEnd, Search
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
+from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import ConnectSetting, ConnectUse, ExpectedOutcome, IncidentEvent, IncidentStatus
 from txnwatch.state.model.partition_replicas import PartitionReplicas, PlacesAtRisk
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
 from txnwatch.state.model.values import log_numbered
-from txnwatch.state.model.verdicts import ENDS_BY_ITSELF, RULE_OF, EndsByItself, Reason, Verdict
+from txnwatch.state.model.verdicts import (
+    ENDS_BY_ITSELF,
+    RULE_OF,
+    TWO_PHASE_TIMEOUT_MS,
+    DetectionPolicy,
+    EndsByItself,
+    Reason,
+    Verdict,
+)
 from txnwatch.state.telling.commands import Origin, as_read, has_fence, is_look
+from txnwatch.state.telling.ends import end_of_listed, whether_text
 from txnwatch.state.telling.hurt import CONNECT_STOPS
 from txnwatch.state.telling.published import tell_found
 from txnwatch.state.telling.renderings import blocks, sentences, steps_of
@@ -259,3 +270,31 @@ def test_a_step_that_writes_says_so_where_the_replicas_are_not_known(
     alert = alert_of(event, TARGET, NOW_MS).annotations
     assert first.text.removeprefix("1. ") in alert["description"]
     assert is_look(steps_of(tell(as_read(ORIGIN, event)))[0].command or ""), "status looks"
+
+
+LISTED = {
+    "a hang": (Verdict.HANGING, None, None, 60_000),
+    "late": (Verdict.LATE, 60_000, None, 300_000),
+    "markers missing": (Verdict.STUCK_PREPARE, 60_000, 50_000, 300_000),
+    "healthy": (None, 60_000, None, 1_000),
+    "its timeout has just passed": (None, 60_000, None, 75_000),
+    "its timeout has passed here": (None, 60_000, None, 75_001),
+    "two-phase": (None, TWO_PHASE_TIMEOUT_MS, None, 300_000),
+    "decided": (None, 60_000, 1_000, 2_000),
+}
+
+
+@pytest.mark.parametrize(("verdict", "timeout_ms", "prepared_ms", "age_ms"), LISTED.values(), ids=LISTED.keys())
+def test_the_page_says_of_a_listed_transaction_what_explain_says_of_its_end(
+    verdict: Verdict | None, timeout_ms: int | None, prepared_ms: int | None, age_ms: int
+) -> None:
+    since_ms = NOW_MS - age_ms
+    decided_ms = since_ms + prepared_ms if prepared_ms is not None else None
+    listed = OpenTransaction(PRODUCER, NAME, "Ongoing", since_ms, decided_ms, (), timeout_ms)
+    state = TransactionState.ONGOING if prepared_ms is None else TransactionState.PREPARE_COMMIT
+    described = DescribedTransaction(NAME, 1, state, PRODUCER, 2, timeout_ms or 0, since_ms, frozenset({ORDERS}))
+    if verdict is Verdict.HANGING:
+        end = ExpectedEnd(RULE_OF[verdict].ends_by)
+    else:
+        end = end_of(described, verdict, DetectionPolicy(), NOW_MS).expected
+    assert whether_text(end_of_listed(listed, verdict, NOW_MS)) == whether_text(end)

@@ -151,6 +151,10 @@ def test_the_resources_of_the_api(busy: tuple[PageWorld, str]) -> None:
     assert [one["name"] for one in found["waits"]["groups"]] == ["fraud-scoring", "ledger-writer", "audit-export"]
     partition = get(url, "/api/v1/partitions/payments/0").json["answer"]
     assert [one["name"] for one in partition["holders"]] == ["checkout-7", "refund-2", "checkout-9"]
+    ends = [one["ends"] for one in partition["holders"]]
+    assert ends[0].startswith("no: only the producer's next transaction")
+    assert found["next_holder"]["ends"] == ends[1]
+    assert ends[1].startswith("yes: if its client does not end it, its coordinator aborts it at its next scan")
     late = get(url, "/api/v1/partitions/orders/4").json["answer"]
     assert [one["verdict"] for one in late["incidents"]] == ["late"], "an incident about a transaction holds it, too"
     assert get(url, "/api/v1/producers/4021").json["answer"]["name"] == "checkout-7"

@@ -2,15 +2,7 @@
 import { html, svg, nothing } from "./lit-html.js";
 import { clock, count, duration, plural } from "./words.js";
 
-export const TWO_PHASE_MS = 2147483647; // such a transaction is never aborted by time
-
-/** When a healthy transaction ends by itself at the latest, as text. */
-export function endsBy(row, now) {
-  if (row.phase === "hanging") return "never by itself";
-  if (row.prepared_ms !== null) return "when its markers are written";
-  if (!row.timeout_ms) return "not known";
-  return row.timeout_ms >= TWO_PHASE_MS ? "not by time: it is two-phase" : `by ${clock(row.since_ms + row.timeout_ms, now)}`;
-}
+const TWO_PHASE_MS = 2147483647; // such a transaction is never aborted by time
 
 export const unit = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 14;
 
