@@ -39,10 +39,12 @@ class Advice(StrEnum):
     RESUME_FLINK_JOB = "resume_flink_job"
 
 
+FLINK_COMMITS: Final = (
+    "Flink commits it when the job is resumed from its checkpoint or savepoint, and an abort or a fence loses its "
+    "data. Ask the owner of the job first."
+)
 ADVICE_MEANS: Final = {
-    Advice.RESUME_FLINK_JOB: "This can be a pre-committed transaction of a Flink checkpoint. Flink commits it when the "
-    "job is resumed from that checkpoint or savepoint; an abort or a fence loses its data. Ask the owner of the job "
-    "first.",
+    Advice.RESUME_FLINK_JOB: f"This can be a pre-committed transaction of a Flink checkpoint. {FLINK_COMMITS}",
 }
 
 

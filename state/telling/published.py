@@ -10,15 +10,14 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, PublishedEvents
 from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.telling.commands import Origin
-from txnwatch.state.telling.statements import OUTCOME_WORDS, StatementKind, Told, outcome_words, tell
+from txnwatch.state.telling.statements import OUTCOME_WORDS, OutcomeWords, Told, if_so, tell, words_of_outcome
 from txnwatch.state.text import cut, utc_text
 
 ANYONE: Final = "Anyone who may write the events topic can write this."
@@ -48,15 +47,15 @@ def tell_found(origin: Origin, event: IncidentEvent, blocked: Sequence[Partition
 
     `blocked` has those of its partitions on which no marker can be written.
     """
-    told = tell(event, blocked=blocked)
     if event.verdict is not Verdict.HANGING or event.expected_outcome is not ExpectedOutcome.UNKNOWN:
-        return Telling(told)
-    published = origin.published()
+        return Telling(tell(event, blocked=blocked))
+    published, own = origin.published(), words_of_outcome(event)
     said = said_about(event, published.events)
     if said is None or said.expected_outcome is ExpectedOutcome.UNKNOWN or not _is_same_data(said, event):
         why = " ".join(_why_nothing(said, published))
-        return Telling(tuple(_changed(told, StatementKind.OUTCOME, lambda text: f"{text} {why}")))
-    return Telling(tuple(_claimed(told, event, said)), said.expected_outcome, said.outcome_by)
+        return Telling(tell(event, blocked=blocked, outcome=own._replace(means=f"{own.means} {why}")))
+    told = tell(event, blocked=blocked, outcome=_claimed(own, event, said))
+    return Telling(told, said.expected_outcome, said.outcome_by)
 
 
 def said_about(event: IncidentEvent, published: Iterable[IncidentEvent]) -> IncidentEvent | None:
@@ -93,18 +92,10 @@ def _why_nothing(said: IncidentEvent | None, published: PublishedEvents) -> Iter
         yield f"The event of a watcher has the outcome {said.expected_outcome}, but data was written since."
 
 
-def _claimed(told: Iterable[Told], event: IncidentEvent, said: IncidentEvent) -> Iterator[Told]:
-    """The statements with what the watcher says, as a claim; its steps are still those for an unknown outcome."""
-    words, own = OUTCOME_WORDS[said.expected_outcome], outcome_words(event)
+def _claimed(own: OutcomeWords, event: IncidentEvent, said: IncidentEvent) -> OutcomeWords:
+    """The row with what the watcher says, as a claim; its steps are still those for an unknown outcome."""
+    words = OUTCOME_WORDS[said.expected_outcome]
     who = f"The watcher '{cut(said.outcome_by)}'" if said.outcome_by is not None else "A watcher"
     why = f": {event.outcome_detail}" if event.outcome_detail is not None else ""
     claim = f"{who} said at {utc_text(said.time_ms)}: {words.means} This command has not proven it{why}. {ANYONE}"
-    texts = {own.safe: f"{IF_SO} {words.safe[0].lower()}{words.safe[1:]}", own.then: ASK_THE_WATCHER}
-    for statement in _changed(told, StatementKind.OUTCOME, lambda _: claim):
-        yield replace(statement, text=texts.get(statement.text, statement.text))
-
-
-def _changed(told: Iterable[Told], kind: StatementKind, change: Callable[[str], str]) -> Iterator[Told]:
-    return (
-        replace(statement, text=change(statement.text)) if statement.kind is kind else statement for statement in told
-    )
+    return own._replace(means=claim, safe=if_so(IF_SO, words.safe), then=ASK_THE_WATCHER)

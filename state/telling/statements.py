@@ -19,7 +19,7 @@ from txnwatch.state.abort.fencing import last_door
 from txnwatch.state.evidence.screening import ExpectedEnd
 from txnwatch.state.model.incident import EndedBy, EndKind, GroupState, IncidentEvent, OutcomeDoubt, SinceClock
 from txnwatch.state.model.incident import ExpectedOutcome as O
-from txnwatch.state.model.ownership import ADVICE_MEANS, FLINK, Certainty
+from txnwatch.state.model.ownership import ADVICE_MEANS, FLINK, FLINK_COMMITS, Certainty
 from txnwatch.state.model.partition_replicas import PartitionReplicas
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerEpoch, TopicPartition
@@ -159,10 +159,7 @@ SAYS_WHAT_TO_REPAIR: Final = (
 )
 LOOK_AGAIN: Final = "Look again before you act."
 IF_TRUE: Final = "If this event is true:"
-IF_FLINK: Final = (
-    "If its application is a Flink job that is down for a restart, ask the owner first: the job commits it when it is "
-    "resumed from its checkpoint or savepoint, and an abort or a fence loses its data."
-)
+IF_FLINK: Final = f"If its application is a Flink job that is down for a restart: {FLINK_COMMITS}"
 HELD_SAFE: Final = "Write no marker: it would end the producer's next transaction."
 HELD: Final = "Do nothing now: the producer's next transaction holds it ({state}), and the marker of that one ends it."
 _Of = Callable[[IncidentEvent], str]
@@ -348,13 +345,15 @@ def tell(
     shown: Shown = cut,
     is_open: Container[str] | None = None,
     blocked: Sequence[PartitionReplicas] = (),
+    outcome: OutcomeWords | None = None,
 ) -> tuple[Told, ...]:
     """The statements about an incident. Its command was built by this process; `shown` makes names of others safe.
 
     `is_open` has the partitions on which data of its producer is open now; None if that is not known. `blocked` has
     those of its partitions, and of the coordinators' log, of which it is known that no marker can be written there.
+    `outcome` is the row of its outcome, if another one is to be said than its own.
     """
-    return tuple(_tell(event, shown, is_open, blocked))
+    return tuple(_tell(event, shown, is_open, blocked, outcome or words_of_outcome(event, shown)))
 
 
 def tell_end(end: ExpectedEnd, blocked: Sequence[PartitionReplicas] = ()) -> tuple[Told, ...]:
@@ -373,7 +372,11 @@ def to_repair(blocked: Sequence[PartitionReplicas]) -> Iterator[Told]:
 
 
 def _tell(
-    event: IncidentEvent, shown: Shown, is_open: Container[str] | None, blocked: Sequence[PartitionReplicas]
+    event: IncidentEvent,
+    shown: Shown,
+    is_open: Container[str] | None,
+    blocked: Sequence[PartitionReplicas],
+    outcome: OutcomeWords,
 ) -> Iterator[Told]:
     words = VERDICT_WORDS[event.verdict]
     yield Told(StatementKind.HOLDS, _holds(event, shown))
@@ -392,8 +395,8 @@ def _tell(
         yield Told(StatementKind.CONNECT, connect_text(event.connect, shown))
     if event.is_open:
         if event.verdict is Verdict.HANGING:
-            yield Told(StatementKind.OUTCOME, _outcome(event, shown))
-        yield Told(StatementKind.SAFE, _safe(event))
+            yield Told(StatementKind.OUTCOME, outcome.means)
+        yield Told(StatementKind.SAFE, _safe(event, outcome))
         if (caution := _caution(event)) is not None:
             yield Told(StatementKind.SAFE, caution)
     yield Told(StatementKind.ENDS, _ends(event, blocked))
@@ -403,7 +406,7 @@ def _tell(
     if is_stuck and is_open is not None and event.pending_partitions and not _holds_pending(event, is_open):
         yield _step(markers_again(_door(event)), event.suggested_command)
     elif event.is_open:
-        yield from _steps(event)
+        yield from _steps(event, outcome)
 
 
 def _holds_pending(event: IncidentEvent, is_open: Container[str]) -> bool:
@@ -486,23 +489,27 @@ def _groups(event: IncidentEvent, shown: Shown, stopped: str, waiting: str) -> I
     yield from (f"{what}: {some(names, _GROUPS_NAMED)}." for what, names in groups.items() if names)
 
 
-def _outcome(event: IncidentEvent, shown: Shown) -> str:
-    means = outcome_words(event).means
+def words_of_outcome(event: IncidentEvent, shown: Shown = cut) -> OutcomeWords:
+    """The row of a hang; it says why its outcome is not known."""
+    words = outcome_words(event)
     if event.expected_outcome is not O.UNKNOWN:
-        return means
-    return (
-        f"{means}: {shown(event.outcome_detail, _LONGEST_DETAIL)}." if event.outcome_detail is not None else f"{means}."
-    )
+        return words
+    why = f": {shown(event.outcome_detail, _LONGEST_DETAIL)}" if event.outcome_detail is not None else ""
+    return words._replace(means=f"{words.means}{why}.")
 
 
-def _safe(event: IncidentEvent) -> str:
+def _safe(event: IncidentEvent, outcome: OutcomeWords) -> str:
     """Whether it may be ended. What others may have written is said with that condition."""
     if event.verdict is not Verdict.HANGING:
         return VERDICT_WORDS[event.verdict].safe
-    safe = outcome_words(event).safe
     if _is_held(event):
         return HELD_SAFE
-    return f"{IF_TRUE} {safe[0].lower()}{safe[1:]}" if _is_a_claim(event) else safe
+    return if_so(IF_TRUE, outcome.safe) if _is_a_claim(event) else outcome.safe
+
+
+def if_so(condition: str, text: str) -> str:
+    """A sentence that is true under a condition."""
+    return f"{condition} {text[0].lower()}{text[1:]}"
 
 
 def _caution(event: IncidentEvent) -> str | None:
@@ -542,10 +549,10 @@ def how_it_ended(event: IncidentEvent) -> str:
     return f"{END_MEANS[event.resolution.how]}{by}"
 
 
-def _steps(event: IncidentEvent) -> Iterator[Told]:
+def _steps(event: IncidentEvent, outcome: OutcomeWords) -> Iterator[Told]:
     words, command = VERDICT_WORDS[event.verdict], event.suggested_command
     if event.verdict is Verdict.HANGING:
-        yield from _steps_of_a_hang(event, command)
+        yield from _steps_of_a_hang(event, command, outcome)
         return
     yield _step(words.do, command)
     # The second step would end a transaction: not if this loses data, and only the one of an id.
@@ -553,8 +560,7 @@ def _steps(event: IncidentEvent) -> Iterator[Told]:
         yield _step(words.then(event))
 
 
-def _steps_of_a_hang(event: IncidentEvent, command: str | None) -> Iterator[Told]:
-    outcome = outcome_words(event)
+def _steps_of_a_hang(event: IncidentEvent, command: str | None, outcome: OutcomeWords) -> Iterator[Told]:
     if _is_held(event):
         yield _step(HELD.format(state=event.transaction_state))
     elif command is None or is_look(command):

@@ -39,11 +39,11 @@ from txnwatch.cli.one_shot import (
     show,
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked
-from txnwatch.cli.past_ids import advice_text
+from txnwatch.cli.past_ids import GivenAdvice, advice_by_log, usual_advice
 from txnwatch.state.incidents.event_builder import advice_about, topics_of
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.incident import ExpectedOutcome
-from txnwatch.state.model.ownership import ADVICE_MEANS, Advice, IdMaker, Named, OwnerLookup, OwningTeam, Subject
+from txnwatch.state.model.ownership import Advice, IdMaker, Named, OwnerLookup, OwningTeam, Subject
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     TransactionDescription,
@@ -233,7 +233,7 @@ def _described_now(question: Question, name: str) -> TransactionDescription:
 def with_owner(
     explained: Explanation,
     owners: OwnerLookup,
-    advise: Callable[[Advice], str] = ADVICE_MEANS.__getitem__,
+    advise: Callable[[Advice], GivenAdvice] = usual_advice,
 ) -> Explanation:
     """The explanation with all owners that the table has for it; `advise` has the text of an advice.
 
@@ -244,17 +244,17 @@ def with_owner(
     if len({owner.team for owner in topics.values()}) == 1:  # of a transaction that holds several partitions
         named = named._replace(owner=next(iter(topics.values())))
     advice = _advice(explained, named.application)
-    text = advise(advice) if advice is not None else None
+    given = advise(advice) if advice is not None else None
     is_held_back, told = advice is not None and explained.state != Verdict.HANGING, explained.told
-    if text is not None:
+    if given is not None:
         kept = [
             statement
             for statement in told
             if not is_held_back or statement.kind is not StatementKind.NEXT or statement.command is None
         ]
         has_step = any(statement.kind is StatementKind.NEXT for statement in kept)
-        step = [Told(StatementKind.NEXT, SOONER_OF_FLINK)] if text in ADVICE_MEANS.values() and not has_step else []
-        told = (Told(StatementKind.SAFE, text), *kept, *step)
+        step = [Told(StatementKind.NEXT, SOONER_OF_FLINK)] if given.is_usual and not has_step else []
+        told = (Told(StatementKind.SAFE, given.text), *kept, *step)
     return replace(
         explained,
         owner=named.owner.team if named.owner is not None else None,
@@ -262,18 +262,18 @@ def with_owner(
         application=named.application.text if named.application is not None else None,
         next=None if is_held_back else explained.next,
         told=told,
-        text=(*explained.text, *_lines(explained, named, text, topics), *_groups(explained, owners)),
+        text=(*explained.text, *_lines(explained, named, given, topics), *_groups(explained, owners)),
     )
 
 
-def _advise(question: Question, explained: Explanation, advice: Advice) -> str:
+def _advise(question: Question, explained: Explanation, advice: Advice) -> GivenAdvice:
     """The text of an advice; the log may show that it does not help."""
     name = explained.transactional_id
     if name is not None and explained.state != Verdict.HANGING:
         now = _described_now(question, name)
         if isinstance(now, DescribedTransaction):
-            return advice_text(question.cluster, advice, now)
-    return ADVICE_MEANS[advice]
+            return advice_by_log(question.cluster, advice, now)
+    return usual_advice(advice)
 
 
 def _subject(explained: Explanation) -> Subject:
@@ -298,7 +298,9 @@ def _advice(explained: Explanation, application: IdMaker | None) -> Advice | Non
     return advice_about(application) if is_undecided else None
 
 
-def _lines(explained: Explanation, named: Named, advice: str | None, topics: Mapping[str, OwningTeam]) -> Iterator[str]:
+def _lines(
+    explained: Explanation, named: Named, advice: GivenAdvice | None, topics: Mapping[str, OwningTeam]
+) -> Iterator[str]:
     if named.owner is not None:
         whom, how = _whom_to_call(named.owner), named.owner.found_by.replace("_", " ")
         yield (
@@ -311,7 +313,7 @@ def _lines(explained: Explanation, named: Named, advice: str | None, topics: Map
     if named.application is not None:
         yield f"Transactional id {quoted(explained.transactional_id or '')}: {named.application.text}."
     if advice is not None:
-        yield advice
+        yield advice.text
 
 
 def _whom_to_call(owner: OwningTeam) -> str:

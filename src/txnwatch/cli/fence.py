@@ -30,7 +30,7 @@ from txnwatch.cli.one_shot import (
     options_of,
 )
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, Name, write
-from txnwatch.cli.past_ids import advice_text
+from txnwatch.cli.past_ids import advice_by_log
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (
@@ -243,7 +243,7 @@ class Fence:
     def effect(self, described: DescribedTransaction) -> str:
         """What the fence does to the id and to its application, and what to know before."""
         longest = longest_timeout(self._cluster, described.coordinator)
-        said = effect_of(described, longest, lambda advice: advice_text(self._cluster, advice, described))
+        said = effect_of(described, longest, lambda advice: advice_by_log(self._cluster, advice, described).text)
         return f"{said}{because_of(blocked_of(self._cluster, described.partitions))}".removesuffix(".")
 
     def useless(self, described: DescribedTransaction) -> FenceResult | None:

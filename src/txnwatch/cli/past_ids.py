@@ -134,12 +134,28 @@ def last_commit(cluster: Cluster, described: DescribedTransaction) -> PastEnd | 
     return ends[-1] if epoch is not None and epoch < described.producer_epoch else None
 
 
-def advice_text(cluster: Cluster, advice: Advice, described: DescribedTransaction) -> str:
-    """What to know before the open transaction of an id is ended."""
+class GivenAdvice(NamedTuple):
+    """What to know before the open transaction of an id is ended.
+
+    Attributes:
+        is_usual: the log does not show that it is wrong.
+    """
+
+    text: str
+    is_usual: bool = True
+
+
+def usual_advice(advice: Advice) -> GivenAdvice:
+    """An advice, if the log is not read."""
+    return GivenAdvice(ADVICE_MEANS[advice])
+
+
+def advice_by_log(cluster: Cluster, advice: Advice, described: DescribedTransaction) -> GivenAdvice:
+    """An advice about an id; the log may show that it does not help."""
     last = last_commit(cluster, described)
     if last is None or last.data_epoch is None:
-        return ADVICE_MEANS[advice]
+        return usual_advice(advice)
     ended_ms = last.complete_ms if last.complete_ms is not None else last.decided.record_timestamp_ms
     from txnwatch.state.telling.statements import after_a_commit  # noqa: PLC0415 - `list` tells nothing
 
-    return after_a_commit(last.data_epoch, utc(ended_ms), described.producer_epoch)
+    return GivenAdvice(after_a_commit(last.data_epoch, utc(ended_ms), described.producer_epoch), is_usual=False)

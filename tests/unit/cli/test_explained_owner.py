@@ -9,6 +9,7 @@ import pytest
 from txnwatch.cli.explain import with_owner
 from txnwatch.cli.explanation import Explanation
 from txnwatch.cli.fence import effect_of, what_it_ends
+from txnwatch.cli.past_ids import GivenAdvice
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.state.abort.fencing import consequence
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
@@ -76,7 +77,7 @@ def test_a_step_that_ends_nothing_stays() -> None:
 
 def test_a_job_whose_resume_was_fenced_is_not_told_to_resume() -> None:
     text = after_a_commit(0, "2026-11-28 22:04:35.085Z", 1)
-    found = with_owner(Explanation(**FLINK), TABLE, advise=lambda _: text)
+    found = with_owner(Explanation(**FLINK), TABLE, advise=lambda _: GivenAdvice(text, is_usual=False))
     assert found.told == (Told(StatementKind.SAFE, text),)
     assert found.text[-1] == text
     assert "Its transaction under epoch 0 was committed at 2026-11-28 22:04:35.085Z." in text
