@@ -17,6 +17,8 @@ from txnwatch.state.text import counted, cut, quoted, some
 
 _NAMED = 5  # groups, and partitions of a group, in the text; the JSON has all
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+NO_GROUP_STANDS = "no group was found that stands"
+NO_GROUPS_READ = "groups are not looked for"
 CONNECT_STOPS = "Kafka Connect's workers that start now load no connectors"
 
 

@@ -154,9 +154,7 @@ def outcome_words(event: IncidentEvent) -> OutcomeWords:
 
 
 FENCES_FIRST: Final = "The command fences the id first: the application that uses it must start again."
-SAYS_WHAT_TO_REPAIR: Final = (
-    "Without a leader or enough in-sync replicas the command writes nothing, and says what to repair."
-)
+IF_REPLICAS_LACK: Final = "If the command names replicas, repair them first, and run it again."
 LOOK_AGAIN: Final = "Look again before you act."
 IF_TRUE: Final = "If this event is true:"
 IF_FLINK: Final = f"If its application is a Flink job that is down for a restart: {FLINK_COMMITS}"
@@ -567,8 +565,8 @@ def _steps_of_a_hang(event: IncidentEvent, command: str | None, outcome: Outcome
         yield _step(LOOK_AGAIN if _is_a_claim(event) else outcome.do, command)
         yield _step(outcome.then)
     else:
-        also = (FENCES_FIRST, SAYS_WHAT_TO_REPAIR) if has_fence(command) else (SAYS_WHAT_TO_REPAIR,)
-        yield _step(" ".join([outcome.do, *also]), command)
+        yield _step(f"{outcome.do} {FENCES_FIRST}" if has_fence(command) else outcome.do, command)
+        yield _step(IF_REPLICAS_LACK)
 
 
 def _step(text: str, command: str | None = None) -> Told:

@@ -34,9 +34,17 @@ from txnwatch.page.picture import Picture
 from txnwatch.page.served_page import Collect, PageSite
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes, wants_html
 from txnwatch.page.storms import ALL_INCIDENTS, CHOICES, FILTERS, LISTED, NO_CAUSES, Choices, IncidentFilter, filter_of
-from txnwatch.page.text_forms import NOT_FOUND, found_lines, incident_lines
+from txnwatch.page.text_forms import found_lines, incident_lines
 from txnwatch.page.truth import PageState
-from txnwatch.page.words import Part, as_text, evaluated, id_for_address, name, number
+from txnwatch.page.words import (
+    NO_NAME,
+    Part,
+    as_text,
+    evaluated,
+    id_for_address,
+    name,
+    number,
+)
 from txnwatch.state.audit.audit_check import ExposureSeverity
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.text import counted
@@ -420,7 +428,7 @@ class ClustersSite:
         lines = _clusters_lines(self.live.picture, self.now_ms())
         if request.url.path == "/find":
             some = await self._found(request.query_params.get("name", ""))
-            lines += ["", *(found_lines(some) if some is not None else [NOT_FOUND])]
+            lines += ["", *(found_lines(some) if some is not None else [NO_NAME.title])]
         elif (wanted := filter_of(request.query_params)) != ALL_INCIDENTS:
             lines += await self._incident_lines(wanted)
         return PlainTextResponse("\n".join(lines) + "\n")

@@ -18,11 +18,13 @@ from importlib.resources import files
 from ipaddress import ip_address
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from txnwatch.page.packed import PackedStream, Piece, Pieces
+from txnwatch.page.words import SENTENCES
 
 Serve = Callable[[Request], Awaitable[Response]]
 _HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
@@ -123,7 +125,7 @@ async def _packed(parts: AsyncIterator[Pieces]) -> AsyncIterator[bytes]:
 
 
 class Assets:
-    """All files of `static`, by name.
+    """All files of `static`, by name; some end with the sentences that Python has.
 
     Attributes:
         prefix: the part of their addresses that changes with their content.
@@ -133,12 +135,14 @@ class Assets:
 
     def __init__(self) -> None:
         directory = files("txnwatch.page") / "static"
+        contents = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+        for name, (constant, sentences) in SENTENCES.items():
+            contents[name] += b"%s = %s;\n" % (constant.encode(), msgspec.json.encode(sentences))
         assets: dict[str, Asset] = {}
-        for path in sorted(directory.iterdir(), key=lambda file: file.name):
-            suffix = path.name[path.name.rfind(".") :]
+        for name, content in sorted(contents.items()):
+            suffix = name[name.rfind(".") :]
             if suffix in _TYPES:
-                content = path.read_bytes()
-                assets[path.name] = Asset(content, gzip.compress(content, 9, mtime=0), _TYPES[suffix])
+                assets[name] = Asset(content, gzip.compress(content, 9, mtime=0), _TYPES[suffix])
         self._found = assets
         self.schema = (directory / "api.schema.json").read_bytes()
         digest = hashlib.sha256(b"".join(asset.content for asset in assets.values())).hexdigest()[:16]

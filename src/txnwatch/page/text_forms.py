@@ -15,15 +15,23 @@ from txnwatch.page.knowledge import Knowledge
 from txnwatch.page.picture import Picture, sections_of
 from txnwatch.page.shared import shared
 from txnwatch.page.storms import ALL_INCIDENTS, LISTED, MOST, filter_of, select
-from txnwatch.page.words import as_text, evaluated, number
+from txnwatch.page.words import (
+    NO_CLIENT,
+    NO_INCIDENT,
+    NO_NAME,
+    NO_PARTITION,
+    NotThere,
+    as_text,
+    evaluated,
+    number,
+)
 from txnwatch.state.model.values import ProducerId, TimestampMs, TopicPartition, is_topic_name
-from txnwatch.state.telling.hurt import CONNECT_STOPS
+from txnwatch.state.telling.hurt import CONNECT_STOPS, NO_GROUP_STANDS, NO_GROUPS_READ
 from txnwatch.state.text import counted, duration_text
 
 Row = Mapping[str, Any]
 _FURTHEST: Final = 1_000_000
 _NONE: Final = "No incident like this is open."
-NOT_FOUND: Final = "Nothing that is known here has this in its name."
 
 
 class AskedView(NamedTuple):
@@ -167,7 +175,7 @@ def _found(knowledge: Knowledge, asked: AskedView) -> TextForm:
     text = asked.query.get("name", "")
     search = finding.found(knowledge, text)
     if search is None:
-        return _missing(NOT_FOUND, finding.look_for(knowledge, text))
+        return _missing(NO_NAME, finding.look_for(knowledge, text))
     matches = [{**match, "address": asked.base + match["address"]} for match in search["matches"]]
     return TextForm(["", *found_lines({**search, "matches": matches})])
 
@@ -204,7 +212,7 @@ def _watcher(knowledge: Knowledge, _: AskedView) -> TextForm:
 def _incident(knowledge: Knowledge, asked: AskedView) -> TextForm:
     answer = details.incident(knowledge, asked.rest)
     if answer is None:
-        return _missing("No incident with this id is known here.", details.forgotten(knowledge, asked.rest))
+        return _missing(NO_INCIDENT, details.forgotten(knowledge, asked.rest))
     now_ms = knowledge.now_ms
     lines = ["", *incident_lines(answer, answer["ended_ms"] or now_ms, None)]
     lines += [f"  {answer[key]}" for key in ("outcome", "ends") if answer.get(key)]
@@ -246,12 +254,12 @@ def _partition(knowledge: Knowledge, asked: AskedView) -> TextForm:
     topic, _, index = asked.rest.rpartition("/")
     at_number = details.number_below(index, 1 << 31)
     if at_number is None or not is_topic_name(topic):
-        return _missing("This is not a partition: an address of a partition is /partition/TOPIC/NUMBER.", None)
+        return _missing(NO_PARTITION, None)
     answer = details.partition(knowledge, TopicPartition(topic, at_number))
     place = f"{topic}-{at_number}"
     if not answer["incidents"] and answer["is_watched"] is not True:
         what = "is not watched, or does not exist" if answer["is_watched"] is False else "may not be watched"
-        return _missing(f"{place} {what}. Nothing is known about it.", answer["look"], is_known=True)
+        return _missing(NotThere(f"{place} {what}. Nothing is known about it."), answer["look"], is_known=True)
     nothing = "Nothing is known about it" if answer["is_unproven"] else "No incident is open here"
     lines = ["", f"{place}: {counted(len(answer['incidents']), 'incident') if answer['incidents'] else nothing}"]
     lines += [f"  watched: {answer['watched']}"]
@@ -296,7 +304,7 @@ def _producer(knowledge: Knowledge, asked: AskedView) -> TextForm:
 
 def _client(knowledge: Knowledge, asked: AskedView, answer: Row | None, look: str | None) -> TextForm:
     if answer is None:
-        return _missing("Nothing is known under this id: it does not exist, or has nothing open for 2 s.", look)
+        return _missing(NO_CLIENT, look)
     lines = ["", answer["name"] or "no transactional id is known"]
     lines += [f"  producer ids: {', '.join(map(str, answer['producer_ids']))}"]
     lines += [f"  call {_who(answer['owner'])}" if answer["owner"] is not None else f"  {answer['no_owner']}"]
@@ -361,18 +369,16 @@ def _hurt(row: Row) -> str:
     more = {key: " and more" if row.get(f"more_{key}") else "" for key, _ in kinds}
     hurt = [f"{', '.join(row[key])}{more[key]} ({what})" for key, what in kinds if row[key]]
     hurt += [CONNECT_STOPS] if row["connect"] else []
-    if hurt:
-        return "; ".join(hurt)
-    return "no group was found that stands" if row["topic"] is not None else "groups are not looked for"
+    return "; ".join(hurt) or (NO_GROUP_STANDS if row["topic"] is not None else NO_GROUPS_READ)
 
 
 def _who(owner: Row) -> str:
     return f"{owner['name']}, {owner['contact']}" if owner["contact"] is not None else str(owner["name"])
 
 
-def _missing(text: str, look: str | None, *, is_known: bool = False) -> TextForm:
+def _missing(what: NotThere, look: str | None, *, is_known: bool = False) -> TextForm:
     ask = ["  this command asks the brokers, and only reads:", f"  {look}"] if look is not None else []
-    return TextForm(["", text, *ask], is_known)
+    return TextForm(["", *filter(None, what), *ask], is_known)
 
 
 def _section(title: str, rows: Iterable[Sequence[str]], more: int = 0) -> list[str]:

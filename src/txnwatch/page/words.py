@@ -14,8 +14,8 @@ text and shows characters that cannot be printed as escapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from txnwatch.page.truth import Facts, PageState, PageTruth
 from txnwatch.state.model.findings import OpenTransaction
@@ -24,7 +24,8 @@ from txnwatch.state.model.ownership import NO_OWNERS, IdMaker, OwnerLookup, Owni
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.model.verdicts import rank, undetected
 from txnwatch.state.telling.commands import Origin
-from txnwatch.state.telling.statements import VERDICT_WORDS
+from txnwatch.state.telling.hurt import NO_GROUP_STANDS, NO_GROUPS_READ
+from txnwatch.state.telling.statements import LOOK_AGAIN, VERDICT_WORDS
 from txnwatch.state.text import counted, cut, duration_text, printable
 
 Part = str | int
@@ -183,6 +184,59 @@ def evaluated(judged_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
 def as_text(parts: Sequence[Part], now_ms: TimestampMs) -> str:
     """A headline as text."""
     return "".join(part if isinstance(part, str) else duration_text(now_ms - part) for part in parts)
+
+
+# What is not there, and what else is said in a browser as in the text: the browser gets these sentences.
+
+
+class NotThere(NamedTuple):
+    """What is not there, and why it may be so."""
+
+    title: str
+    text: str = ""
+
+
+NO_INCIDENT: Final = NotThere(
+    "No incident with this id is known here.",
+    "An incident is forgotten a day after its end. Its events are still in the events topic, as long as the topic "
+    "keeps them.",
+)
+NO_CLIENT: Final = NotThere(
+    "Nothing is known under this id.",
+    "It does not exist, or has nothing open for 2 s or longer, or has no place in the list of the oldest. No incident "
+    "of it is open or has ended within a day.",
+)
+NO_NAME: Final = NotThere(
+    "Nothing that is known here has this in its name.",
+    "It was looked for among the watched topics, the open transactions, the incidents of a day, their groups and their "
+    "owners.",
+)
+NO_PARTITION: Final = NotThere("This is not a partition.", "An address of a partition is /partition/TOPIC/NUMBER.")
+# By the file of the browser that gets them at its end: the name of the constant, and the sentences.
+SENTENCES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "views.js": (
+        "export const SAID",
+        {"again": LOOK_AGAIN, "stands": NO_GROUP_STANDS, "groups": NO_GROUPS_READ},
+    ),
+    "details.js": (
+        "const MISSING",
+        {  # by the title of the view
+            "Incident": NO_INCIDENT,
+            "Producer": NO_CLIENT,
+            "Transactional id": NO_CLIENT,
+            "Found": NO_NAME,
+            "Partition": NO_PARTITION,
+            "no Partition": NO_PARTITION,
+            "no Incident": NotThere(
+                "This is not the id of an incident.", "Such an id has 32 characters: digits, and letters from a to f."
+            ),
+            "no Producer": NotThere("This is not a producer id.", "A producer id is a number."),
+            "no address": NotThere(
+                "The page has no such address.", "The incidents and the partitions are on the overview."
+            ),
+        },
+    ),
+}
 
 
 # Whom to call, as values of the JSON: the owner of a transaction and of a group, and what its id says.

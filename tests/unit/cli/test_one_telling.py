@@ -46,8 +46,8 @@ from txnwatch.state.telling.renderings import blocks, sentences, steps_of
 from txnwatch.state.telling.replica_words import replicas_text
 from txnwatch.state.telling.statements import (
     IF_FLINK,
+    IF_REPLICAS_LACK,
     OUTCOME_WORDS,
-    SAYS_WHAT_TO_REPAIR,
     VERDICT_WORDS,
     StatementKind,
     tell,
@@ -264,11 +264,12 @@ def test_a_step_that_writes_says_so_where_the_replicas_are_not_known(
 ) -> None:
     """A watcher does not read them, and they can change before somebody acts: the command tells, or its look does."""
     event = hang(reason, outcome, owner)
-    first = steps_of(tell(event))[0]
-    assert is_look(event.suggested_command or "") or SAYS_WHAT_TO_REPAIR in first.text
-    assert on_page(event)["steps"][0]["text"] == first.text
+    _, second = steps_of(tell(event))
+    is_looked = is_look(event.suggested_command or "")
+    assert (second.text == f"2. {IF_REPLICAS_LACK}") is not is_looked
+    assert on_page(event)["steps"][1]["text"] == second.text
     alert = alert_of(event, TARGET, NOW_MS).annotations
-    assert first.text.removeprefix("1. ") in alert["description"]
+    assert second.text.removeprefix("2. ") in alert["description"]
     assert is_look(steps_of(tell(as_read(ORIGIN, event)))[0].command or ""), "status looks"
 
 

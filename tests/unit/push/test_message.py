@@ -35,11 +35,11 @@ read_committed consumers of orders-3 stop at offset 99: 21 records up to 120 are
 stops there too. Groups that stand still: ledger. Groups at risk, which stop once they reach offset 99: audit.
 Why: No marker will ever come: the transaction is complete, and its marker is missing here (already_completed).
 Safe to end it? An ABORT marker is right: no client was told that this data is committed.
-Next: Write the ABORT marker. The command fences the id first: the application that uses it must start again. \
-Without a leader or enough in-sync replicas the command writes nothing, and says what to repair.
+Next: Write the ABORT marker. The command fences the id first: the application that uses it must start again.
 ```
 {ABORT}
 ```
+Then: If the command names replicas, repair them first, and run it again.
 Runbook: https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md#hanging
 Page: https://txnwatch.example/base/incident/{an_event().incident_id}"""
 

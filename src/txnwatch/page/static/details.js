@@ -3,13 +3,13 @@ import { html, nothing } from "./lit-html.js";
 import { BASE } from "./live.js";
 import { FORMS, axis, axisFor, formOf, histogram, lane, plot, proof, ruler } from "./draw.js";
 import { strip } from "./past.js";
-import { AHEAD, asOf, command, elsewhere, filters, growing, isFiltered, least, list, openTitle, places, time, withQuery } from "./views.js";
+import { SAID, asOf, command, elsewhere, filters, growing, isFiltered, least, list, openTitle, places, time, withQuery } from "./views.js";
 import { clock, count, duration, foreign, ofClient, ofIncident, ofPartition, plural, reach, sign } from "./words.js";
 
 const RUNBOOK = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md";
 
 /** What to do, in steps; the server says it. */
-const steps = (row, page) => (page.isStale ? [{ text: AHEAD, command: row.look }] : row.steps).map((one) => html`<div class="step"><b>${foreign(one.text)}</b>${command(one.command, page)}</div>`);
+const steps = (row, page) => (page.isStale ? [{ text: SAID.again, command: row.look }] : row.steps).map((one) => html`<div class="step"><b>${foreign(one.text)}</b>${command(one.command, page)}</div>`);
 
 /** Whom to call. */
 const whom = (owner) => html`<b>${foreign(owner.name)}</b>${owner.contact ? html` ${foreign(owner.contact)}` : nothing}${reach(owner.links)}${reach([["about the team", owner.url]])}`;
@@ -197,25 +197,13 @@ function waits(found, page) {
 }
 
 // --- what is not there
-const FORGOTTEN = "An incident is forgotten a day after its end. Its events are still in the events topic, as long as the topic keeps them.";
-const UNKNOWN_ID = ["Nothing is known under this id.", "It does not exist, or has nothing open for 2 s or longer, or has no place in the list of the oldest. No incident of it is open or has ended within a day."];
-const MISSING = {
-  Incident: ["No incident with this id is known here.", FORGOTTEN],
-  Producer: UNKNOWN_ID,
-  "Transactional id": UNKNOWN_ID,
-  "no Incident": ["This is not the id of an incident.", "Such an id has 32 characters: digits, and letters from a to f."],
-  "no Partition": ["This is not a partition.", "An address of a partition is /partition/TOPIC/NUMBER."],
-  Found: ["Nothing that is known here has this in its name.", "It was looked for among the watched topics, the open transactions, the incidents of a day, their groups and their owners."],
-  "no Producer": ["This is not a producer id.", "A producer id is a number."],
-};
-const NO_ADDRESS = ["The page has no such address.", "The incidents and the partitions are on the overview."];
-
 /** What to type about something that the watcher does not know. */
 const toType = (look, page) => (look ? html`<section class="card"><header><h2>What to type</h2></header><div class="body"><p>This command asks the brokers, and only reads.</p>${command(look, page)}</div></section>` : nothing);
 
-/** Says that something is not there, in the form of what is not known; `look` is a command that may find it. */
+/** Says that something is not there, in the form of what is not known; `look` is a command that may find it.
+ * The server adds MISSING to this file, and SAID to views.js: the sentences that the text has, too. */
 export function missing(what, look, page) {
-  const [title, text] = MISSING[what === "Partition" ? "no Partition" : what] ?? NO_ADDRESS;
+  const [title, text] = MISSING[what] ?? MISSING["no address"];
   return html`<section class="sentence unknown missing">${sign("unknown")}<h1>${title}</h1><p>${text}</p></section>${what === "Incident" && look ? html`<section class="card"><div class="body">${command(look, page)}</div></section>` : toType(look, page)}`;
 }
 

@@ -2,6 +2,7 @@
 import { html, nothing, svg } from "./lit-html.js";
 import { unit } from "./draw.js";
 import { clock, count, duration, foreign, ofClient, ofIncident, plural, reach } from "./words.js";
+import { SAID } from "./views.js";
 import { BASE } from "./live.js";
 
 
@@ -51,7 +52,7 @@ export function week(found, page) {
   const at = (ms) => html`<time datetime=${new Date(ms).toISOString()}>${clock(ms, page.now)}</time>`;
   return html`<section class="card"><header><h1 class="big" id="h-history">History</h1><nav class="small pages" aria-label="How long">${SPANS.map(([one, text]) => html`<a href=${`${BASE}/history${one === 7 ? "" : `?days=${one}`}`} aria-current=${one === days ? "true" : nothing}>${text}</a>`)}</nav></header>
       <div class="body"><p><b>${found.headline}</b></p>${found.remarks.map((one) => html`<p>${one}</p>`)}
-      <p class="muted">From the events topic ${foreign(found.topic)}${found.is_signed ? ", from records with a valid signature" : ", which others may be able to write"}. Each incident counts once. A duration is a lower bound. Nothing here is evidence: look again before you act. The topic keeps what has ended for a limited time, a week by default.</p>
+      <p class="muted">From the events topic ${foreign(found.topic)}${found.is_signed ? ", from records with a valid signature" : ", which others may be able to write"}. Each incident counts once. A duration is a lower bound. Nothing here is evidence. ${SAID.again} The topic keeps what has ended for a limited time, a week by default.</p>
       <p><a href=${`${BASE}/api/v1/history.md?days=${days}`}>Markdown for a ticket</a> · <a href=${`${BASE}/api/v1/history.csv?days=${days}`} download>CSV of all incidents</a></p></div></section>
     ${found.incidents.length ? html`<div class="facets">${found.facets.map((one) => facet(one, days))}</div>` : nothing}
     ${found.incidents.length ? html`<section class="card past"><header><h2 id="h-past">The incidents, the last one first</h2>${found.more ? html`<span class="muted small">and ${count(found.more)} more</span>` : nothing}</header>

@@ -1,10 +1,7 @@
-// What is drawn first: the sentence, the open incidents, the list of several clusters, and the wall. The rest of a view is
-// in `page.rest`, which is null until it is there.
+// What is drawn first. The rest of a view is in `page.rest`, which is null until it is there.
 import { html, nothing } from "./lit-html.js";
 import { BASE } from "./live.js";
 import { clock, count, duration, foreign, ofClient, ofIncident, plural, reach, shortClock, sign } from "./words.js";
-
-export const AHEAD = "Look again before you act.";
 
 /** A command with its button. It is text that the server has made ready for a shell; nothing is added to it here. */
 export const command = (line, page) => line && html`<div class="command"><code>${line.split(/ (?=--|&& )/).map((one, i) => html`${i ? " " : ""}<span>${one}</span>`)}</code>
@@ -43,7 +40,6 @@ export function sentence(page, isSmall) {
   </section>`;
 }
 
-/** Says that what is below stands still. */
 export const pauseOf = (page) => page.pausedMs === null ? nothing : html`<p class="paused"><b>Paused</b> at ${clock(page.pausedMs, page.trueNow)}. What is below stands still. The sentence goes on.</p>`;
 
 /** When what is below the sentence was true, if it is not now; else nothing. */
@@ -60,7 +56,7 @@ function hurt(row) {
   const { fold } = row;
   if (fold && (fold.stopped || fold.waiting)) return html`<b>${plural(fold.stopped + fold.waiting, "group")} stopped or waiting</b><div class="muted small clip">${groupsOf(row, [...row.stopped, ...row.waiting], 0)} …</div>`;
   if (row.connect && !row.stopped.length && !row.waiting.length) return html`<div class="small clip" title=${row.connect}>${foreign(row.connect)}</div>`;
-  if (!row.stopped.length && !row.waiting.length && !row.at_risk.length) return html`<span class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for"}</span>`;
+  if (![row.stopped, row.waiting, row.at_risk].flat().length) return html`<span class="muted small">${row.topic ? SAID.stands : SAID.groups}</span>`;
   return html`${row.stopped.length ? html`<b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b><div class="muted small clip">${groupsOf(row, row.stopped, row.more_stopped)}</div>` : nothing}
     ${row.waiting.length ? html`<b>${plural(row.waiting.length + row.more_waiting, "group")} waiting for offsets</b><div class="muted small clip">${groupsOf(row, row.waiting, row.more_waiting)}</div>` : nothing}
     ${row.at_risk.length && !row.stopped.length ? html`<div class="small clip">at risk: ${groupsOf(row, row.at_risk, 0)}</div>` : nothing}`;
@@ -104,7 +100,7 @@ export function incidentRow(row, page, isChosen) {
   const tone = row.severity === "info" ? "info" : row.severity;
   const title = row.places.length ? places(row) : "no partition stands";
   const single = html`<a href=${ofIncident(row.id)}>${title}</a> <span class="muted">behind</span> ${holderOf(row)}`;
-  const [step, ...further] = page.isStale ? [{ text: AHEAD, command: row.look }] : row.steps;
+  const [step, ...further] = page.isStale ? [{ text: SAID.again, command: row.look }] : row.steps;
   return html`<li class="${tone}${isChosen ? " chosen" : ""}" data-incident=${row.id}>${sign(tone)}
     <div class="what"><h3><span class="tag">${tagOf(row, page)}</span> ${row.fold ? foldHead(row) : single}</h3>
       ${row.fold ? html`<div class="muted small">the worst: ${single}</div>` : nothing}
@@ -114,7 +110,7 @@ export function incidentRow(row, page, isChosen) {
     <div class="hide"><div class="label">hidden records</div>${hiddenOf(row, page)}</div>
     <div class="cell hurt"><div class="label">hurt</div>${hurt(row)}</div>
     <div class="do"><div class="say"><b>${row.fold ? "The worst: " : ""}${foreign(step?.text ?? "")}</b>
-      ${further.length && !page.isStale ? html`<a class="small" href=${ofIncident(row.id)}>${plural(further.length, "further step")}</a>` : nothing}${commandsElsewhere(page)}</div>
+      ${further.length ? html`<a class="small" href=${ofIncident(row.id)}>${plural(further.length, "further step")}</a>` : nothing}${commandsElsewhere(page)}</div>
       <div class="safe small">${foreign(row.safe)} <span class="muted">${foreign(row.why)}</span></div>${command(step?.command, page)}</div></li>`;
 }
 
@@ -146,7 +142,6 @@ export const withQuery = (changes) => {
   for (const [key, value] of Object.entries(changes)) if (value) query.set(key, value); else query.delete(key);
   return `${location.pathname.slice(BASE.length)}${query.size ? `?${query}` : ""}`;
 };
-/** Whether the address has a filter. */
 export const isFiltered = () => [...FILTERS, ["reason"]].some(([key]) => new URLSearchParams(location.search).get(key));
 
 export function filters(choices, page) {

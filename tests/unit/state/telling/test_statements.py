@@ -18,7 +18,6 @@ from txnwatch.state.telling.statements import (
     IF_FLINK,
     OUTCOME_WORDS,
     REASON_MEANS,
-    SAYS_WHAT_TO_REPAIR,
     VERDICT_WORDS,
     StatementKind,
     tell,
@@ -163,8 +162,8 @@ def test_names_of_others_are_shown_as_the_reader_wants() -> None:
 
 
 def test_one_step_has_no_number_and_its_command_is_behind_it() -> None:
-    told = tell(an_event(suggested_command=ABORT))
-    assert lines(told)[-2:] == [f"Write the ABORT marker. {SAYS_WHAT_TO_REPAIR}", f"next: {ABORT}"]
+    told = tell(an_event(verdict="stray_write", suggested_command=ABORT))
+    assert lines(told)[-2:] == ["Look at the client: exactly-once was broken there.", f"next: {ABORT}"]
     assert once_looked(told, "other") == told, "there was no look"
 
 
