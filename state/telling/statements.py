@@ -265,12 +265,17 @@ def _why_stuck_where(event: IncidentEvent, is_open: Container[str]) -> str:
     ended = sum(place not in is_open for place in pending)
     if not ended:
         return _why_stuck(event)
-    where = "there" if ended == len(pending) else f"on {ended} of them"
-    means = (
-        f"its data has ended {where} by a marker of another writer. So readers go on {where}, and the leader may "
-        "refuse the coordinator's own marker for ever"
+    return ended_text(len(pending), ended)
+
+
+def ended_text(pending: int, ended: int) -> str:
+    """What it means that data of a decided transaction has ended on some of the partitions that lack its marker."""
+    where = "there" if ended == pending else f"on {ended} of them"
+    return (
+        f"Its outcome is decided. Its coordinator waits for markers on {_partitions(pending)}, but its data has ended "
+        f"{where} by a marker of another writer. So readers go on {where}, and the leader may refuse the coordinator's "
+        "own marker for ever."
     )
-    return f"Its outcome is decided. Its coordinator waits for markers on {_partitions(len(pending))}, but {means}."
 
 
 def _partitions(count: int) -> str:

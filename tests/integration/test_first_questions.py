@@ -208,7 +208,7 @@ def a_healthy_transaction(person: Person) -> None:
     producer = RawProducer(person.cluster, "app-1", LONG_MS).init()
     producer.add(at)
     producer.produce(at)
-    row = person.explains("app-1", "open", "It ends by itself")
+    row = person.explains("app-1", "open", "Ends by itself: yes")
     assert row["steps"][0]["text"].startswith("It needs nothing.")
     person.explains("healthy-0", "open")
     place = ("--topic", "healthy", "--partition", "0", "--start-offset", "0")

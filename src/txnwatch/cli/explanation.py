@@ -60,6 +60,7 @@ from txnwatch.state.telling.statements import (
     SOONER_OF_TWO_PHASE,
     StatementKind,
     Told,
+    ended_text,
     markers_again,
     sooner,
     tell,
@@ -546,6 +547,8 @@ def _live_id(
             *(statement for statement in told if statement.kind is not StatementKind.NEXT),
             *_sooner(origin, with_log, end),
         )
+    if end.state == OPEN and described.state.is_prepare and data.closed:
+        told = (Told(StatementKind.WHY, ended_text(len(described.partitions), len(data.closed))), *told)
     since_ms = described.start_ms
     if described.state.is_prepare and with_log.last is not None:
         since_ms = with_log.last.timestamp_ms
