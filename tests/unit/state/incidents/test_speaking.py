@@ -20,8 +20,14 @@ FIRST: Looks = [(0, UNKNOWN)]
 SILENCES: dict[str, tuple[Looks, bool]] = {
     "a start that waits for the session of its former process": ([*looks(ANOTHERS, SESSION_MS), (500, HELD)], False),
     "a start without a coordinator": ([*FIRST, *looks(UNKNOWN, UNHEARD_MS)], False),
-    "a start without a coordinator, with long rounds": ([*FIRST, *looks(UNKNOWN, LONGEST_SILENCE_MS, SESSION_MS)], False),
-    "a start whose first micro-batches take minutes": ([*FIRST, *looks(ANOTHERS, 600_000, 200_000), (500, HELD)], False),
+    "a start without a coordinator, with long rounds": (
+        [*FIRST, *looks(UNKNOWN, LONGEST_SILENCE_MS, SESSION_MS)],
+        False,
+    ),
+    "a start whose first micro-batches take minutes": (
+        [*FIRST, *looks(ANOTHERS, 600_000, 200_000), (500, HELD)],
+        False,
+    ),
     "a start beside a speaker, an hour ago": ([*looks(ANOTHERS, 3_600_000), (500, HELD)], True),
     "a short loss": ([(0, HELD), *looks(ANOTHERS, UNHEARD_MS), (500, HELD)], False),
     "a long loss": ([(0, HELD), *looks(ANOTHERS, LONGEST_SILENCE_MS), (500, HELD)], True),
