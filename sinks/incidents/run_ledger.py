@@ -165,6 +165,10 @@ class RunningLedger:
         """Whether this instance speaks, by the last answer."""
         return self.ledger.speaks
 
+    def lacking(self, *, has_speaker: bool) -> int:
+        """How many events the topic lacks: those on their way, and without any speaker, those that nobody publishes."""
+        return self.topic.waiting + (0 if has_speaker else len(self.ledger.book.untold))
+
     @property
     def undecided(self) -> list[str]:
         """The open data that fresh reads prove nothing about for long, with the reasons."""

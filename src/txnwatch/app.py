@@ -381,15 +381,16 @@ class Watch:
         is_ready, evidence = self.coverage.is_ready, self.coverage.evidence
         self.metrics.on_batch(batch_id, emitted, ledger, is_ready=is_ready, evidence=evidence)
         now_ms = wall_clock_ms()
+        speaker = self.instance if ledger.speaks else self._listening.speaker(self._group, now_ms)
         seen = KnownNow(
             incidents=ledger.incidents,
             reach=Reach(evidence.unproven, is_log_read=evidence.is_log_read, undecided=ledger.undecided),
             is_ready=is_ready,
             watched=Watched(*self.sinks.watched(now_ms)),
-            undelivered=ledger.topic.waiting,
+            undelivered=ledger.lacking(has_speaker=speaker is not None),
             targets=[_target_row(outbox) for outbox in ledger.outboxes],
             speaks=ledger.speaks,
-            speaker=self.instance if ledger.speaks else self._listening.speaker(self._group, now_ms),
+            speaker=speaker,
             topics=self.sinks.topics or {topic.name: len(topic.partitions) for topic in self.topics},
         )
         self.page.take(emitted, seen, now_ms)

@@ -32,8 +32,8 @@ class UntoldIncidents:
     _openings: dict[str, IncidentEvent] = field(default_factory=dict)
     _answers: dict[str, Attempts] = field(default_factory=dict)
 
-    def __bool__(self) -> bool:
-        return bool(self._left)
+    def __len__(self) -> int:
+        return len(self._left)
 
     def __contains__(self, incident_id: object) -> bool:
         return incident_id in self._left

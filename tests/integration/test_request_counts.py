@@ -9,7 +9,7 @@ import pytest
 from support.sent_requests import sent_requests
 from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
-from txnwatch.cli.hurt_groups import Hold, groups_of
+from txnwatch.state.evidence.hurt_groups import Hold, groups_of
 from txnwatch.state.model.facts import CensusTaken
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import SpanStart, TopicPartition

@@ -35,10 +35,10 @@ from txnwatch.cli.explanation import (
     of_span,
     open_in,
 )
-from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.open_anywhere import open_anywhere, with_strays
 from txnwatch.cli.past_ids import ends_of, former_owner, former_text, nobody_has, place_of, tombstone_of
 from txnwatch.state.evidence.contention import contention_of
+from txnwatch.state.evidence.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
 from txnwatch.state.evidence.screening import FOREIGN, open_data

@@ -14,7 +14,7 @@ from txnwatch.cli.explain_names import (
 from txnwatch.cli.explain_positions import nature_lines
 from txnwatch.cli.explain_replicas import because_of, with_replicas
 from txnwatch.cli.explanation import UNREPLICATED, Explanation, of_partition, open_in
-from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
+from txnwatch.state.evidence.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.incident import partition_of

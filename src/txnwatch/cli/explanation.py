@@ -9,10 +9,10 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from txnwatch.cli.explain_positions import GroupPosition
-from txnwatch.cli.hurt_groups import GroupsAround
 from txnwatch.cli.output import duration, utc
 from txnwatch.state.abort.fencing import identity_of, last_door, log_named
 from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.hurt_groups import GroupsAround
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.read_committed import hidden_records
 from txnwatch.state.evidence.screening import ExpectedEnd, Search, expected_end, held_by, open_data

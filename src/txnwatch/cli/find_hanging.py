@@ -15,7 +15,6 @@ from typing import Annotated, Any, NamedTuple
 
 from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import searcher_of
-from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -40,6 +39,7 @@ from txnwatch.cli.output import (
     Time,
     row_of,
 )
+from txnwatch.state.evidence.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.state.evidence.screening import FOREIGN, Search, held_by
 from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import named, span_event, transaction_event

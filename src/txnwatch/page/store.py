@@ -216,7 +216,7 @@ class KnownNow:
         by_census: the offsets of partitions that only a census watches, as each bucket has listed them.
         ends: the ends of partitions, as far as `lists` came with them.
         incidents: the last event of each incident that is open, or ended less than a day ago.
-        undelivered: events that the events topic has not taken.
+        undelivered: events that the events topic lacks.
         is_source_read: see `Facts`.
         targets: where events go, the topic first.
         speaks: whether this instance publishes events; None if that is not known.

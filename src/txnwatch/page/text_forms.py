@@ -200,7 +200,7 @@ def _watcher(knowledge: Knowledge, _: AskedView) -> TextForm:
         ("partitions that a census watches", number(seen.watched.census)),
         ("partitions without proof", _count(knowledge.facts.unproven)),
         ("last barrier", _count(seen.totals.barrier)),
-        ("events that the topic has not taken", _count(seen.undelivered)),
+        ("events that the topic lacks", _count(seen.undelivered)),
         *((f"events to {target.name}", target.problem or "taken") for target in seen.targets),
     )
     return TextForm(["", *_table(rows)])

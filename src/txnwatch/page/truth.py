@@ -50,7 +50,7 @@ class Facts:
             of the coordinators' log included.
         undecided: how much open data fresh reads have neither confirmed nor refuted for 30 s.
         open_verdicts: the verdict of each open incident.
-        undelivered: the number of events that the events topic has not taken.
+        undelivered: the number of events that the events topic lacks.
     """
 
     now_ms: TimestampMs

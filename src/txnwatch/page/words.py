@@ -140,7 +140,7 @@ def _partial(facts: Facts, unproven: Sequence[str], undecided: Sequence[str]) ->
     if facts.undelivered is None:
         return ["No incident is open,", " but it is not known whether the events topic has every event."]
     waiting = counted(facts.undelivered, "event")
-    return ["No incident is open,", f" but the events topic does not take {waiting}: consumers of it are not told."]
+    return ["No incident is open,", f" but the events topic lacks {waiting}: consumers of it are not told."]
 
 
 def told_first(

@@ -14,7 +14,6 @@ from support.page_world import PageWorld
 from txnwatch.cli import status
 from txnwatch.cli.explanation import Explanation, end_of, of_id, of_partition
 from txnwatch.cli.find_hanging import found_row
-from txnwatch.cli.hurt_groups import Hurt
 from txnwatch.cli.main import main
 from txnwatch.cli.output import event_line
 from txnwatch.page.knowledge import Knowledge
@@ -22,6 +21,7 @@ from txnwatch.page.picture import picture_of
 from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.sinks.delivery.redis_views import RedisIncidents
+from txnwatch.state.evidence.hurt_groups import Hurt
 from txnwatch.state.evidence.screening import ExpectedEnd, Search
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import OpenTransaction

@@ -62,7 +62,7 @@ def test_before_the_first_barrier_nothing_is_known() -> None:
     [
         ({"is_ready": False}, "still reading the coordinators' log"),
         ({"evidence": MissingEvidence()}, "The coordinators' log is not read"),
-        ({"undelivered": 3}, "the events topic does not take 3 events"),
+        ({"undelivered": 3}, "the events topic lacks 3 events"),
         (
             {"evidence": MissingEvidence(unproven=(TopicPartition("metering", 4),), is_log_read=True)},
             "Nothing is known about 1 partition: metering-4.",

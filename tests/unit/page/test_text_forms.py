@@ -52,7 +52,7 @@ FORMS_OF_VIEWS = (
     ("/find?name=alert%20{id}%20fired", 200, "incident  {id}  /incident/{id}"),
     ("/find?name=none", 404, "Nothing that is known here", "txnwatch explain --transactional-id none"),
     ("/roots", 200, "log partition __transaction_state-23", "fraud-scoring  stopped  Risk #risk"),
-    ("/watcher", 200, "scanned partitions                   900"),
+    ("/watcher", 200, "scanned partitions                900"),
     ("/audit", 200, "none was made yet"),
     ("/audit/marker-skipped", 200, "none was made yet"),
 )

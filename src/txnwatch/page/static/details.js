@@ -149,7 +149,7 @@ export function watcherView(page) {
     ["of these, of the coordinators' log", count(status.unread_log_partitions)],
     ["open transactions that may hang", status.undecided === null ? "not known" : `${count(status.undecided)} ${status.undecided_names.join("; ")}`],
     ["last barrier", status.barrier === null ? "none" : count(status.barrier)],
-    ["events that the topic has not taken", status.undelivered === null ? "not known" : count(status.undelivered)],
+    ["events that the topic lacks", status.undelivered === null ? "not known" : count(status.undelivered)],
     ["bootstrap servers", status.bootstrap_servers ?? "not known"],
     ...(page.head.instance ? [["this instance", page.head.instance]] : []),
     ["publishes events", status.speaks ? "this instance" : status.speaker ?? (status.speaks === null ? "not known" : "another instance, of which no heartbeat was read within a minute")],

@@ -180,6 +180,16 @@ def test_a_late_event_of_the_former_speaker_is_answered_and_shown_to_no_consumer
     assert pair.published() == [(1, "opened"), (2, "resolved")]
 
 
+def test_without_a_speaker_the_topic_lacks_what_was_found(pair: Pair) -> None:
+    pair.speaker = "nobody"
+    pair.both(pair.world.hang())
+    assert [pair.one.lacking(has_speaker=has_speaker) for has_speaker in (False, True)] == [1, 0]
+    pair.speaker = "two"
+    for _ in range(3):
+        pair.both()
+    assert [ledger.lacking(has_speaker=False) for ledger in (pair.one, pair.two)] == [0, 0]
+
+
 @pytest.mark.parametrize("sequence", [1, 2, 3, 7])
 def test_a_forged_record_lives_one_round(pair: Pair, sequence: int) -> None:
     pair.both(pair.world.hang())

@@ -12,11 +12,12 @@ from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.incidents import an_event
 from support.one_look import a_searcher
-from txnwatch.cli import explain_names, hurt_groups
+from txnwatch.cli import explain_names
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_names import with_groups_behind
 from txnwatch.cli.explanation import OPEN, Explanation
-from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of, holds_of, hurt_by
+from txnwatch.state.evidence import hurt_groups
+from txnwatch.state.evidence.hurt_groups import GroupsAround, Hold, groups_of, holds_of, hurt_by
 from txnwatch.state.model.incident import AffectedGroup, ConnectSetting, ConnectUse, GroupState, WaitingGroup
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 from txnwatch.state.telling.commands import Origin
