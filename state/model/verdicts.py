@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from functools import lru_cache
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -138,19 +138,19 @@ class EndsByItself(StrEnum):
     UNKNOWN = "unknown"
 
 
-class WillEndBy(StrEnum):
+class WillEndBy(Enum):
     """What ends an open transaction; state/telling/ends.py has the sentences."""
 
-    ABSORPTION = "nothing, unless the producer's next transaction absorbs it"
-    ABSORBED = "the transaction that absorbed it ends it"
-    MARKERS = "its outcome is decided: the markers end it"
-    CLIENT = "it has no timeout: only its client ends it"
-    TIMEOUT = "its coordinator aborts it after its timeout"
-    TIMEOUT_IN_DOUBT = "its timeout has passed by our clock, and it is not proven that its coordinator is late"
-    NO_START = "its coordinator returned no start, so it is not known when its timeout passes"
-    LATE_COORDINATOR = "its coordinator is proven to be late"
-    NO_OWNER = "it is not known which transaction owns it"
-    REPAIR = "no marker can be written before its partitions, or that of its coordinator's log, are repaired"
+    ABSORPTION = auto()  # by the producer's next transaction
+    ABSORBED = auto()  # it has happened already
+    MARKERS = auto()  # its outcome is decided
+    CLIENT = auto()  # it has no timeout
+    TIMEOUT = auto()
+    TIMEOUT_IN_DOUBT = auto()  # it has passed by our clock, and it is not proven that the coordinator is late
+    NO_START = auto()  # its coordinator returned no start
+    LATE_COORDINATOR = auto()  # this is proven
+    NO_OWNER = auto()
+    REPAIR = auto()  # of its partitions, or of that of its coordinator's log: without it no marker can be written
 
 
 ENDS_BY_ITSELF: Final = {
