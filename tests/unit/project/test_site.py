@@ -76,6 +76,7 @@ def test_the_site_is_built_without_a_warning_and_has_every_page(tree: Path) -> N
     assert 'id="txnwatch.streaming.source.datasource.TransactionsDataSource"' in source
 
 
+@pytest.mark.long
 def test_a_broken_link_a_broken_anchor_and_an_asset_of_another_host_fail_the_build(tree: Path) -> None:
     """The decisions are most of the site, and this build need not have them."""
     shutil.rmtree(tree / "docs" / "decisions")
