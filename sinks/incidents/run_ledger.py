@@ -167,7 +167,8 @@ class RunningLedger:
 
     def lacking(self, *, has_speaker: bool) -> int:
         """How many events the topic lacks: those on their way, and without any speaker, those that nobody publishes."""
-        return self.topic.waiting + (0 if has_speaker else len(self.ledger.book.untold))
+        book = self.ledger.book
+        return self.topic.waiting + (0 if has_speaker else sum(map(book.may_be_told, book.untold)))
 
     @property
     def undecided(self) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ from txnwatch.watch.coverage import MissingEvidence
 from txnwatch.watch.listening import EventListener, HeartbeatSender, HeartbeatTarget
 
 _ADMIN_TIMEOUT_S = 2.0
+_LAST_REQUESTS_S = 1.0
 _REDIS_HEARTBEAT_MS = DurationMs(5_000)
 
 
@@ -299,4 +301,6 @@ class SinkSet:
             if self._ledger is not None:
                 counts.update(self._ledger.counts)
                 self._ledger.deliver_last()
+        until_s = time.monotonic() + _LAST_REQUESTS_S  # then the lease is another one's
+        self.push.may_send = lambda: time.monotonic() < until_s
         return counts

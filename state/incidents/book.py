@@ -205,7 +205,8 @@ class Book:
     def is_told_by(self, record: IncidentEvent, now_ms: TimestampMs, *, is_signed: bool) -> bool:
         """Whether a record tells what this process knows of its incident: two speakers do not repeat it in turn.
 
-        A person pastes the command. So a command in a record without a signature must be our own.
+        An open incident has much that this process does not compare, such as its command. So a record about it must be
+        signed.
         """
         incident = self.store.known.get(record.incident_id)
         if incident is None or incident.is_open is not record.is_open:
@@ -213,8 +214,7 @@ class Book:
         if not record.is_open:
             return record.expected_outcome == incident.expected_outcome
         ours = self.content_of(record, now_ms)
-        is_same = record.expected_outcome == ours.expected_outcome and not differs(record, ours)
-        return is_same and (is_signed or record.suggested_command == ours.suggested_command)
+        return is_signed and record.expected_outcome == ours.expected_outcome and not differs(record, ours)
 
     def follow(self, record: IncidentEvent, now_ms: TimestampMs) -> None:
         """Takes the sequence and the decision of a record that this process answers."""

@@ -195,8 +195,7 @@ class Ledger:
         incident = self.store.known.get(record.incident_id)
         if not self.speaks or not self.book.defends(incident):
             return False
-        has_other_speaker = self.hears(record) or self.book.is_by_census(record)
-        return not (has_other_speaker and self.book.is_told_by(record, now_ms, is_signed=self.is_signed))
+        return not (self.hears(record) and self.book.is_told_by(record, now_ms, is_signed=self.is_signed))
 
     @property
     def due_ms(self) -> TimestampMs:

@@ -8,8 +8,9 @@ Law:
   * While it does not answer, the last speaker goes on, and the others are silent as long as they hear a speaker. If an
     instance hears none for a minute, it speaks. So a fault of the coordinator silences nobody for longer than that, and
     two instances can speak only while it lasts.
-  * So an instance that is silent for longer than this minute and the session, between two looks, is not the only one:
-    another one has had the lease, or was heard. What it told is not known here, and need not be told again.
+  * An instance knows that another one has spoken if it has heard a speaker, and was silent for longer than the only
+    instance can be. What the other one told need not be told again. Neither sign is enough: a heartbeat may be forged,
+    and silence has other reasons.
   * An instance that was stopped for longer than the session of the group has lost the lease, whatever it knows itself.
     It speaks again once the coordinator has answered.
   * An incident about a whole transaction belongs to no partition: every watcher of a cluster finds it, whatever topics
@@ -39,7 +40,7 @@ class SpeakerRole(NamedTuple):
         tells_transactions: whether it publishes incidents about whole transactions, too.
         tenure: changes whenever another instance may have spoken in between.
         is_alone: whether the coordinator has said that no other instance speaks.
-        silences: it rises with each look in a silence so long that another instance has spoken, also with the last one.
+        silences: it rises with each look while another instance speaks, and with the look after that.
     """
 
     speaks: bool
@@ -69,12 +70,14 @@ class Speaking:
     doubts: int = 0
     silences: int = 0
     _silent_ms: int = 0
+    _has_heard: bool = False  # another speaker, since this instance fell silent
     _looked_ms: TimestampMs | None = None
     _heard_ms: TimestampMs | None = None
 
     def hear(self, now_ms: TimestampMs) -> None:
         """Takes that another instance, which asks for the same lease, has just said that it speaks."""
         self._heard_ms = now_ms
+        self._has_heard = not self.speaks
 
     def look(self, lease: LeaseView, now_ms: TimestampMs) -> bool:
         """Whether this instance speaks now; to be asked before each publication, and at least once in a session.
@@ -83,7 +86,7 @@ class Speaking:
         """
         pause_ms = now_ms - self._looked_ms if self._looked_ms is not None else NO_TIME
         was_stopped = self._looked_ms is None or pause_ms > SESSION_MS
-        # Without a look for long, one that spoke has lost the lease. One that did not may still be the only one.
+        # After a pause, one that spoke has lost the lease. One that was silent has looked too seldom to know more.
         self._silent_ms += pause_ms if self.speaks else min(pause_ms, SESSION_MS)
         self._looked_ms = now_ms
         was_in_doubt, self.is_alone = self.speaks and not self.is_alone, lease is not LeaseView.UNKNOWN
@@ -94,7 +97,7 @@ class Speaking:
             self.speaks, self._heard_ms = False, now_ms
         elif not self.speaks:
             self.speaks = self._heard_ms is None or now_ms - self._heard_ms >= UNHEARD_MS
-        self.silences += self._silent_ms > LONGEST_SILENCE_MS
+        self.silences += self._has_heard and self._silent_ms > LONGEST_SILENCE_MS
         if self.speaks:
-            self._silent_ms = 0
+            self._silent_ms, self._has_heard = 0, False
         return self.speaks

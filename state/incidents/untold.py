@@ -12,7 +12,7 @@ Apart: book.py has what is known of an incident, and this what the topic lacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,6 +34,9 @@ class UntoldIncidents:
 
     def __len__(self) -> int:
         return len(self._left)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._left)
 
     def __contains__(self, incident_id: object) -> bool:
         return incident_id in self._left

@@ -103,3 +103,8 @@ def test_the_silent_one_shows_the_life_and_counts_and_sends_nothing(
     assert len(ids_of(receiver.taken)) == 1
     assert (one.counted(), other.counted()) == (1.0, 0.0)
     assert [outbox.waiting for outbox in other.ledger.outboxes] == [0, 0]
+    sinks = one.watch.sinks
+    assert sinks is not None
+    assert sinks.push.may_send()
+    one.watch.close()
+    eventually(lambda: not sinks.push.may_send(), _LONG_S, "the end of the push, also before another query has begun")

@@ -108,7 +108,8 @@ def _stay_behind(reader: WorldReader, oracle: Oracle) -> None:
     """Runs batches while nothing moves and one partition does not catch up, then checks the reports.
 
     The reader of most worlds takes no full census. Only such a census can show a transaction that has no record left in
-    the log, if an unclean election opened it again: nothing that is read belongs to it.
+    the log, if an election opened it again: a marker that was not replicated is gone, and nothing that is read belongs
+    to the transaction.
     """
     reader.stay_behind()
     _take_a_round(reader)
@@ -120,8 +121,7 @@ def _stay_behind(reader: WorldReader, oracle: Oracle) -> None:
         batches_with_a_whole_log = batches_with_a_whole_log + 1 if all(is_data(gap) for gap in reader.gaps) else 0
         if oracle.problems or batches_with_a_whole_log > 2 * _LAST_BATCHES:
             break
-    reopened = reader.world.hanging.keys() & reader.world.reopened
-    if any(map(reader.world.is_without_records, reopened)):
+    if any(map(reader.world.is_without_records, reader.world.hanging)):
         reader.lister.schedule.heal_due_s = 0.0
         for _ in range(_BATCHES_OF_A_PROOF):
             reader.world.wait(_OVER_AN_HOUR_MS)

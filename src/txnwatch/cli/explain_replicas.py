@@ -40,7 +40,7 @@ def naming_replicas(blocked: Callable[[], Iterable[PartitionReplicas]]) -> Itera
     try:
         yield
     except BrokerError as exc:
-        raise BrokerError(f"{exc}{because_of(blocked())}") from exc
+        raise type(exc)(f"{exc}{because_of(blocked())}") from exc
 
 
 def because_of(blocked: Iterable[PartitionReplicas]) -> str:

@@ -203,6 +203,7 @@ class Webhook(TargetThread):
             self._waiting.clear()
             self._queued.clear()
             self._current = []
+            self._tries = 0
         self._thread.wake()
 
     def take_over(self, events: Iterable[IncidentEvent]) -> None:

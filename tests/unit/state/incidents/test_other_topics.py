@@ -118,17 +118,6 @@ def test_a_watcher_whose_census_has_told_the_hang_first_takes_what_the_other_one
     assert groups.outcomes() == [("opened", "unknown"), ("updated", "abort")]
 
 
-def test_without_signatures_what_this_watcher_would_tell_is_not_repeated() -> None:
-    groups = Groups()
-    groups.payments.ledger.book.watch_of = lambda _: TopicWatch.BY_CENSUS
-    groups.payments.on_batch([groups.world.hang()])
-    groups.log.records.append(an_update(groups.log.records[0], groups.world.now_ms))
-    for _ in range(1_000):
-        groups.world.now_ms += 500
-        groups.payments.on_batch([])
-    assert groups.told() == [(1, "opened"), (2, "updated")]
-
-
 @pytest.mark.parametrize("first", ["orders", "payments"])
 def test_the_end_keeps_the_outcome_and_is_told_twice_at_most(first: str) -> None:
     groups = ByCensus(first)
@@ -144,6 +133,8 @@ FORGED: dict[str, Callable[[IncidentEvent], IncidentEvent]] = {
     "another subject": lambda event: an_update(event, event.time_ms, producer_id=1),
     "a command": lambda event: an_update(event, event.time_ms, suggested_command="rm -rf /"),
     "an outcome": lambda event: an_update(event, event.time_ms, expected_outcome="commit", outcome_by="one"),
+    "a detail": lambda event: an_update(event, event.time_ms, outcome_detail="commit it by hand"),
+    "no id": lambda event: an_update(event, event.time_ms, transactional_id=None),
     "a severity": lambda event: an_update(event, event.time_ms, severity="info"),
 }
 
