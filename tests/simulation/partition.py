@@ -291,3 +291,15 @@ class DataPartition(PartitionLog):
             elif isinstance(body, Data) and body.producer_id >= 0:
                 unstable.setdefault(body.producer_id, entry.offset)
         return min([*unstable.values(), self.high_watermark])
+
+
+def elect(log: PartitionLog) -> set[tuple[int, int]]:
+    """A clean election; the spans, as (producer id, start), whose markers were not replicated and are lost."""
+    before = _open_on_leader(log)
+    log.fail_over()
+    return _open_on_leader(log) - before
+
+
+def _open_on_leader(log: PartitionLog) -> set[tuple[int, int]]:
+    producers = log.producers.items() if isinstance(log, DataPartition) else ()
+    return {(producer_id, known.open_start) for producer_id, known in producers if known.open_start is not None}

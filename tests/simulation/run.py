@@ -121,7 +121,8 @@ def _stay_behind(reader: WorldReader, oracle: Oracle) -> None:
         batches_with_a_whole_log = batches_with_a_whole_log + 1 if all(is_data(gap) for gap in reader.gaps) else 0
         if oracle.problems or batches_with_a_whole_log > 2 * _LAST_BATCHES:
             break
-    if any(map(reader.world.is_without_records, reader.world.hanging)):
+    reopened = reader.world.hanging.keys() & reader.world.reopened
+    if any(map(reader.world.is_without_records, reopened)):
         reader.lister.schedule.heal_due_s = 0.0
         for _ in range(_BATCHES_OF_A_PROOF):
             reader.world.wait(_OVER_AN_HOUR_MS)

@@ -19,7 +19,7 @@ from simulation.failed_appends import FAILED_APPEND, fail_appends
 from simulation.faults import FAULTS
 from simulation.long_faults import begin_long_faults
 from simulation.owners import Owners
-from simulation.partition import DataPartition, PartitionLog
+from simulation.partition import DataPartition, PartitionLog, elect
 from simulation.restarts import STARTS_AGAIN
 from simulation.shared_ids import TWO_IDS, share_producer_ids
 from simulation.span_id import SpanId
@@ -213,7 +213,7 @@ class World:
         self.clocks.look(self.logs)
         self.look()
 
-    def lost_their_markers(self, log: DataPartition, spans: Iterable[tuple[int, int]]) -> None:
+    def lost_their_markers(self, log: PartitionLog, spans: Iterable[tuple[int, int]]) -> None:
         """Open again, as (producer id, start): the tail of the log is gone, with what had ended them."""
         self.reopened |= {SpanId(log.partition, log.topic_id, producer_id, start) for producer_id, start in spans}
 
@@ -324,7 +324,7 @@ class World:
         """A clean failover, of data or of the coordinator's log; everything committed stays."""
         everything: list[PartitionLog] = [*self.data.values(), *self.logs]
         log = everything[self.rng.randrange(len(everything))]
-        log.fail_over()
+        self.lost_their_markers(log, elect(log))
         self.seen["failover"] += 1
         self.note(f"{log.partition}: clean failover, epoch {log.epoch}, end {log.end}")
         self.after_failover(log)
