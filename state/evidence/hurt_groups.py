@@ -5,9 +5,9 @@ printed.
 
 Law: the number of requests grows neither with the transactions nor with their partitions. Each broker is asked which
 groups it coordinates, and then for the offsets of 500 of them at a time, and for the members of 100 of those that lack
-an offset; pending offsets are read from at most a few MB
-of `__consumer_offsets`. An answer is bounded too: the offsets of at most MOST_PARTITIONS partitions are asked for,
-those that hide the most records first. What is left out is a problem, and not an empty answer.
+an offset; pending offsets are read from at most a few MB of `__consumer_offsets`. An answer is bounded too: the offsets
+of at most MOST_PARTITIONS partitions are asked for, those that hide the most records first. What is left out is a
+problem, and not an empty answer.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ def _end(
     parsed: argparse.Namespace,
     abort: ManualAbort,
     publishing: Publishing,
-    blocked: Callable[[], list[PartitionReplicas]],
+    blocked: Blocked,
 ) -> int:
     """Finds the transaction, decides, asks and ends it; returns the exit code.
 
