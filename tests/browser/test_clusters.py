@@ -147,8 +147,8 @@ _TITLE_AND_TONE = """() => {
 
 def test_the_wall_of_a_team_is_unknown_where_its_cluster_is(browser: Any, serve_clusters: Serve) -> None:
     world = unwatched()
-    shorter = {"views.js TURN_MS": 2_000}
-    with a_tab(browser, serve_clusters(world), "/?wall=1&owner=checkout", shorter=shorter) as tab:
+    constants = {"views.js TURN_MS": 2_000}
+    with a_tab(browser, serve_clusters(world), "/?wall=1&owner=checkout", constants=constants) as tab:
         expected = {"Nothing of checkout stands.": "clear", "a-cluster-with": "unknown", "payments-us": "unknown"}
         seen: dict[str, str] = {}
         for _ in range(60):

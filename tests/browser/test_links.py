@@ -59,7 +59,7 @@ def test_a_slow_link_is_enough(browser: Any, serve: Serve) -> None:
 def test_a_link_that_stalls_is_silent_until_it_goes_on(browser: Any, serve: Serve) -> None:
     """The page is silent after 8 s instead of 3 s, so that a moment without a processor is no stall."""
     link_of = a_slow_link(serve(a_calm_cluster()), 1_000_000)
-    with link_of as (link, url), a_tab(browser, url, shorter={"live.js SILENT_MS": 8_000}) as tab:
+    with link_of as (link, url), a_tab(browser, url, constants={"live.js SILENT_MS": 8_000}) as tab:
         tab.until("All clear.")
         tab.page.evaluate(STATES)
         link.is_stalled.set()
@@ -94,7 +94,7 @@ def test_without_a_stream_the_page_asks_every_5_s_and_the_stream_comes_back(brow
     with ExitStack() as streams:
         for _ in range(MOST):
             assert streams.enter_context(a_stream(url)).status == 200
-        with a_tab(browser, url, shorter={"live.js WITHIN_MS": 6_000}) as tab:
+        with a_tab(browser, url, constants={"live.js WITHIN_MS": 6_000}) as tab:
             tab.until("All clear.")
             tab.until("every 5 s", ".connection")
             tab.page.evaluate(STATES)

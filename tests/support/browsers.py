@@ -77,7 +77,7 @@ def _vendor() -> ModuleType:
     return module
 
 
-NOTHING_SHORTER: Mapping[str, int] = MappingProxyType({})
+NOTHING_ELSE: Mapping[str, int] = MappingProxyType({})
 SLOWER = 3  # than a machine without other work
 
 
@@ -127,16 +127,16 @@ def a_tab(
     width: int = 1440,
     height: int = 900,
     is_dark: bool = False,
-    shorter: Mapping[str, int] = NOTHING_SHORTER,
+    constants: Mapping[str, int] = NOTHING_ELSE,
     **how: Any,
 ) -> Iterator[Tab]:
-    """A tab with the page at a path; `shorter` has other values for constants of its scripts, as "live.js POLL_MS"."""
+    """A tab with the page at a path; `constants` gives constants of its scripts other values, as "live.js POLL_MS"."""
     scheme = "dark" if is_dark else "light"
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **how)
     tab = Tab(context.new_page(), url)
     tab.page.on("console", lambda found: tab.said.append(f"{found.type}: {found.text}"))
     tab.page.on("pageerror", lambda found: tab.said.append(f"error: {found}"))
-    for constant, value in shorter.items():
+    for constant, value in constants.items():
         script, name = constant.split()
         tab.page.route(f"**/{script}", functools.partial(_with_constant, name, value))
     try:

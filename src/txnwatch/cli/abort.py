@@ -17,7 +17,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ from txnwatch.state.incidents.by_hand import ManualTarget, unless_published_othe
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal, start_of
-from txnwatch.state.model.partition_replicas import PartitionReplicas
+from txnwatch.state.model.partition_replicas import NONE_AT_RISK, PartitionReplicas
 from txnwatch.state.model.values import Offset, PartitionOffset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.telling.commands import Origin, fence_owner
@@ -149,8 +149,9 @@ def _search(
     is_wanted: Callable[[SpanCandidate], bool],
 ) -> Search:
     cluster.refresh()
-    # A hang has no threshold.
-    return searcher_of(cluster, DetectionPolicy(), foreign_topics).search([partition], is_wanted)
+    # A hang has no threshold. The abort asks for the replicas right before it writes.
+    searcher = replace(searcher_of(cluster, DetectionPolicy(), foreign_topics), at_risk=lambda *_: NONE_AT_RISK)
+    return searcher.search([partition], is_wanted)
 
 
 def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:

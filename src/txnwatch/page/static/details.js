@@ -14,15 +14,15 @@ const steps = (row, page) => (page.isStale ? [{ text: SAID.again, command: row.l
 /** Whom to call. */
 const whom = (owner) => html`<b>${foreign(owner.name)}</b>${owner.contact ? html` ${foreign(owner.contact)}` : nothing}${reach(owner.links)}${reach([["about the team", owner.url]])}`;
 const at = (ms, page) => html` at ${time(ms, page)}`;
-const value = (found, page) => (typeof found === "number" ? time(found, page, 3) : foreign(found));
+const value = (shown, page) => (typeof shown === "number" ? time(shown, page, 3) : foreign(shown));
 
-export function allIncidents(found, page) {
-  const last = found.offset + found.rows.length;
+export function allIncidents(answer, page) {
+  const last = answer.offset + answer.rows.length;
   const size = Number(new URLSearchParams(location.search).get("limit") ?? 50);
-  const pages = [found.offset ? html`<a href=${BASE + withQuery({ offset: Math.max(0, found.offset - size) || "" })}>previous</a>` : nothing, found.more ? html`<a href=${BASE + withQuery({ offset: last })}>next</a>` : nothing];
-  return [html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents"><header><h2 id="h-incidents">${openTitle(page)}</h2><span class="muted small">${found.count ? `${count(found.offset + 1)} to ${count(last)} of ${count(found.count)}` : "none"}</span></header>
-    ${filters(found.choices, page)}${found.rows.length ? list(found.rows, page) : html`<div class="body">No incident ${location.search ? "like this " : ""}is open.</div>`}
-    ${found.offset || found.more ? html`<nav class="more pages" aria-label="Pages">${pages}</nav>` : nothing}</section>`, page.picture ? recent(page) : nothing];
+  const pages = [answer.offset ? html`<a href=${BASE + withQuery({ offset: Math.max(0, answer.offset - size) || "" })}>previous</a>` : nothing, answer.more ? html`<a href=${BASE + withQuery({ offset: last })}>next</a>` : nothing];
+  return [html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents"><header><h2 id="h-incidents">${openTitle(page)}</h2><span class="muted small">${answer.count ? `${count(answer.offset + 1)} to ${count(last)} of ${count(answer.count)}` : "none"}</span></header>
+    ${filters(answer.choices, page)}${answer.rows.length ? list(answer.rows, page) : html`<div class="body">No incident ${location.search ? "like this " : ""}is open.</div>`}
+    ${answer.offset || answer.more ? html`<nav class="more pages" aria-label="Pages">${pages}</nav>` : nothing}</section>`, page.picture ? recent(page) : nothing];
 }
 
 /** What is below the lanes of the overview. */
@@ -87,16 +87,16 @@ function watcher(page) {
 const DOCS = "https://github.com/txnwatch/txnwatch/blob/main/";
 const ofCheck = (name) => `${BASE}/audit/${encodeURIComponent(name)}`;
 const toneOf = (row) => (row.severity === "warn" ? "warning" : row.severity);
-const exposures = (found) => {
-  const worst = found.critical ? "critical" : found.warn ? "warn" : null;
-  return `${plural(found.critical + found.warn + found.info, "exposure")}${worst ? `, ${count(found[worst])} ${worst}` : ""}`;
+const exposures = (counts) => {
+  const worst = counts.critical ? "critical" : counts.warn ? "warn" : null;
+  return `${plural(counts.critical + counts.warn + counts.info, "exposure")}${worst ? `, ${count(counts[worst])} ${worst}` : ""}`;
 };
-const audited = (found, page) => html`audited ${duration(page.trueNow - found.at_ms)} ago, at ${time(found.at_ms, page)}`;
+const audited = (counts, page) => html`audited ${duration(page.trueNow - counts.at_ms)} ago, at ${time(counts.at_ms, page)}`;
 
 /** The quiet line. */
 function exposed(page) {
-  const found = page.status?.exposures;
-  return found ? html`<p class="muted"><a href=${`${BASE}/audit`}>${exposures(found)}</a> <span class="small">${audited(found, page)}</span></p>` : nothing;
+  const counts = page.status?.exposures;
+  return counts ? html`<p class="muted"><a href=${`${BASE}/audit`}>${exposures(counts)}</a> <span class="small">${audited(counts, page)}</span></p>` : nothing;
 }
 
 const listed = (names, total) => html`${names.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${total > names.length ? ` and ${count(total - names.length)} more` : ""}`;
@@ -114,13 +114,13 @@ function exposure(row, page) {
     ${row.remedies.map((one) => html`<div class="step"><b>${foreign(one.text)}</b>${command(page.isStale ? null : one.command, page)}</div>`)}</div></li>`;
 }
 
-export function audit(found, page) {
-  const none = found.at_ms === null ? "This process has not audited the cluster: a watch does it a minute after it is ready, and then once an hour." : "Nothing was found in what is checked here.";
-  return [html`<section class="card" aria-labelledby="h-audit"><header><h1 class="big" id="h-audit">${found.check ? found.check.name : "What exposes this cluster"}</h1><span class="muted small">${found.at_ms === null ? nothing : html`${found.check ? html`<a href=${`${BASE}/audit`}>${exposures(found.counts)}</a>` : exposures(found.counts)}, ${audited(found, page)}`}</span></header>
-    ${found.check ? html`<div class="body"><p class="muted">It fires if: ${found.check.fires}</p></div>` : nothing}
-    ${found.rows.length ? html`<ol class="exposures">${found.rows.map((row) => exposure(row, page))}</ol>` : html`<div class="body"><p>${none}</p></div>`}
-    ${found.unexplained ? html`<div class="body"><p>${found.unexplained}</p></div>` : nothing}</section>`,
-  html`<section class="card"><header><h2>Not checked</h2></header><div class="body"><dl class="facts">${found.not_checked.map((one) => html`<dt>${foreign(one.what)}</dt><dd>${foreign(one.why)}</dd>`)}</dl><p>This command makes all checks, and only reads.</p>${command(found.command, page)}</div></section>`];
+export function audit(report, page) {
+  const none = report.at_ms === null ? "This process has not audited the cluster: a watch does it a minute after it is ready, and then once an hour." : "Nothing was found in what is checked here.";
+  return [html`<section class="card" aria-labelledby="h-audit"><header><h1 class="big" id="h-audit">${report.check ? report.check.name : "What exposes this cluster"}</h1><span class="muted small">${report.at_ms === null ? nothing : html`${report.check ? html`<a href=${`${BASE}/audit`}>${exposures(report.counts)}</a>` : exposures(report.counts)}, ${audited(report, page)}`}</span></header>
+    ${report.check ? html`<div class="body"><p class="muted">It fires if: ${report.check.fires}</p></div>` : nothing}
+    ${report.rows.length ? html`<ol class="exposures">${report.rows.map((row) => exposure(row, page))}</ol>` : html`<div class="body"><p>${none}</p></div>`}
+    ${report.unexplained ? html`<div class="body"><p>${report.unexplained}</p></div>` : nothing}</section>`,
+  html`<section class="card"><header><h2>Not checked</h2></header><div class="body"><dl class="facts">${report.not_checked.map((one) => html`<dt>${foreign(one.what)}</dt><dd>${foreign(one.why)}</dd>`)}</dl><p>This command makes all checks, and only reads.</p>${command(report.command, page)}</div></section>`];
 }
 
 const answerOf = (row, page) => {
@@ -159,41 +159,41 @@ export function watcherView(page) {
 }
 
 // --- one incident
-export function incident(found, page) {
-  const tone = found.severity === "info" ? "info" : found.severity;
-  const isOpen = found.ended_ms === null;
-  return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)} ${foreign(found.outcome)} ${foreign(found.connect)}</p>
-      <div class="age"><span class="small">${isOpen ? "standing for at least" : "was open for at least"}</span> <strong>${duration((found.ended_ms ?? page.now) - found.since_ms)}</strong> <span class="small">since ${time(found.since_ms, page)}</span></div></section>
+export function incident(details, page) {
+  const tone = details.severity === "info" ? "info" : details.severity;
+  const isOpen = details.ended_ms === null;
+  return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${details.tag}</b> ${places(details)} behind ${foreign(details.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(details.why)} ${foreign(details.outcome)} ${foreign(details.connect)}</p>
+      <div class="age"><span class="small">${isOpen ? "standing for at least" : "was open for at least"}</span> <strong>${duration((details.ended_ms ?? page.now) - details.since_ms)}</strong> <span class="small">since ${time(details.since_ms, page)}</span></div></section>
     <div class="two ${page.isStale ? "stale" : ""}"><div class="stack">
-      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p class="safe">${foreign(found.safe)}</p>${steps(found, page)}<p>${foreign(found.ends)}</p>
-        <p class="muted">A command of txnwatch reads everything again, asks before it writes, and reads the marker back. Nothing is written from this page.${found.decision && !page.isStale ? ` The ${found.decision}.` : ""}</p></div></section>` : nothing}
-      ${found.proof ? proofCard(found.proof, page) : nothing}
-      <section class="card"><header><h2>Its life</h2>${found.life_is_whole ? nothing : html`<span class="muted small">only the events since this process was started</span>`}</header><div class="body"><ol class="life">${found.life.map((one) => html`<li><span class="muted">${time(one.at_ms, page, 3)}</span><span><b>${one.status}</b> · ${foreign(one.text)}</span></li>`)}</ol></div></section>
+      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${details.runbook}" rel="noreferrer">Runbook: ${details.tag.toLowerCase()}</a></span></header><div class="body"><p class="safe">${foreign(details.safe)}</p>${steps(details, page)}<p>${foreign(details.ends)}</p>
+        <p class="muted">A command of txnwatch reads everything again, asks before it writes, and reads the marker back. Nothing is written from this page.${details.decision && !page.isStale ? ` The ${details.decision}.` : ""}</p></div></section>` : nothing}
+      ${details.proof ? proofCard(details.proof, page) : nothing}
+      <section class="card"><header><h2>Its life</h2>${details.life_is_whole ? nothing : html`<span class="muted small">only the events since this process was started</span>`}</header><div class="body"><ol class="life">${details.life.map((one) => html`<li><span class="muted">${time(one.at_ms, page, 3)}</span><span><b>${one.status}</b> · ${foreign(one.text)}</span></li>`)}</ol></div></section>
     </div><div class="stack">
-      ${ownerCard(found)}
-      ${found.causes.length ? html`<section class="card"><header><h2>What can be its cause</h2><span class="muted small">by the last audit</span></header><div class="body">${found.causes.map((one) => html`<p><b>${one.severity}</b> <a href=${ofCheck(one.check)}>${one.check}</a> ${foreign(one.finding)}</p>`)}</div></section>` : nothing}
-      ${waits(found, page)}
-      <section class="card"><header><h2>Facts</h2></header><div class="body"><dl class="facts">${found.facts.map(([name, shown]) => html`<dt>${name}</dt><dd>${value(shown, page)}</dd>`)}<dt>incident</dt><dd><code>${found.id}</code></dd></dl></div></section>
+      ${ownerCard(details)}
+      ${details.causes.length ? html`<section class="card"><header><h2>What can be its cause</h2><span class="muted small">by the last audit</span></header><div class="body">${details.causes.map((one) => html`<p><b>${one.severity}</b> <a href=${ofCheck(one.check)}>${one.check}</a> ${foreign(one.finding)}</p>`)}</div></section>` : nothing}
+      ${waits(details, page)}
+      <section class="card"><header><h2>Facts</h2></header><div class="body"><dl class="facts">${details.facts.map(([name, shown]) => html`<dt>${name}</dt><dd>${value(shown, page)}</dd>`)}<dt>incident</dt><dd><code>${details.id}</code></dd></dl></div></section>
     </div></div>`;
 }
 
-const ownerCard = (found) => html`<section class="card"><header><h2>Whom to call</h2></header><div class="body">
-  <p>${found.owner ? html`${whom(found.owner)} <span class="muted">found by the ${found.owner.found_by}</span>` : found.no_owner}</p>
-  ${found.application ? html`<p class="muted">Its id: ${foreign(found.application)}.</p>` : nothing}</div></section>`;
+const ownerCard = (details) => html`<section class="card"><header><h2>Whom to call</h2></header><div class="body">
+  <p>${details.owner ? html`${whom(details.owner)} <span class="muted">found by the ${details.owner.found_by}</span>` : details.no_owner}</p>
+  ${details.application ? html`<p class="muted">Its id: ${foreign(details.application)}.</p>` : nothing}</div></section>`;
 
-function proofCard(found, page) {
-  const looks = [...found.looks.map((one, i) => [`Look ${i + 1}`, one.barrier === null ? "" : `barrier ${count(one.barrier)}`, one]), ["Fresh read", found.fresh_read.confirmed_ms === null ? "" : clock(found.fresh_read.confirmed_ms, page.now, 3), found.fresh_read]];
-  return html`<section class="card"><header><h2>How it was proven</h2></header><div class="body proof"><div class="plot">${proof(found, page.proofWidth, page.now)}</div></div>
+function proofCard(evidence, page) {
+  const looks = [...evidence.looks.map((one, i) => [`Look ${i + 1}`, one.barrier === null ? "" : `barrier ${count(one.barrier)}`, one]), ["Fresh read", evidence.fresh_read.confirmed_ms === null ? "" : clock(evidence.fresh_read.confirmed_ms, page.now, 3), evidence.fresh_read]];
+  return html`<section class="card"><header><h2>How it was proven</h2></header><div class="body proof"><div class="plot">${proof(evidence, page.proofWidth, page.now)}</div></div>
     <ol class="looks">${looks.map(([title, where, one]) => html`<li><h3>${title} <span class="muted small">${where}</span></h3>${one.text.map((text) => html`<p>${foreign(text)}</p>`)}<p><b>${one.gives}</b></p></li>`)}</ol>
     <div class="body"><p class="muted small">A barrier is one look at all logs. D: the end of the partition was listed. T: the end of the coordinators' log was listed, after D. A look has read both logs to these ends.</p></div></section>`;
 }
 
-function waits(found, page) {
-  const { waits: behind, next_holder: next } = found;
-  return html`<section class="card"><header><h2>What waits behind it</h2></header><div class="body tree"><div><a class="mono" href=${ofClient(found)}>${foreign(behind.holder)}</a> <span class="muted">producer ${behind.producer_id}</span></div>
-      <ul>${behind.places.map((place) => html`<li>${found.topic ? html`<a href=${ofPartition(found.topic, found.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${least(behind.hidden, behind.hidden_is_least)} hidden`}${behind.hidden_at_ms === null ? nothing : at(behind.hidden_at_ms, page)}</span></li>`)}
+function waits(details, page) {
+  const { waits: behind, next_holder: next } = details;
+  return html`<section class="card"><header><h2>What waits behind it</h2></header><div class="body tree"><div><a class="mono" href=${ofClient(details)}>${foreign(behind.holder)}</a> <span class="muted">producer ${behind.producer_id}</span></div>
+      <ul>${behind.places.map((place) => html`<li>${details.topic ? html`<a href=${ofPartition(details.topic, details.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${least(behind.hidden, behind.hidden_is_least)} hidden`}${behind.hidden_at_ms === null ? nothing : at(behind.hidden_at_ms, page)}</span></li>`)}
       <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind${one.behind_at_ms === null ? nothing : at(one.behind_at_ms, page)}${one.owner ? html` · ${foreign(one.owner)}` : nothing}</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.waiting.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">waits for its committed offsets of ${one.partitions.map((at, i) => html`${i ? ", " : ""}${foreign(at)}`)} and reads nothing after a restart or rebalance</span></li>`)}${behind.more_waiting ? html`<li>and ${behind.more_waiting} more groups wait</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">stops here, too</span></li>` : nothing}</ul></li></ul></div></section>
-    ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`Of the listed transactions, <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is the next: from <b>${count(next.start)}</b>, open for ${duration(page.now - next.since_ms)} (ends by itself: ${next.ends}).` : "No other listed transaction is open on this partition. Readers come to its end."}</p><p class="muted">Listed are those that are open for 2 s or longer, at most the oldest of each bucket.</p></div></section>` : nothing}`;
+    ${details.ended_ms === null && details.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`Of the listed transactions, <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is the next: from <b>${count(next.start)}</b>, open for ${duration(page.now - next.since_ms)} (ends by itself: ${next.ends}).` : "No other listed transaction is open on this partition. Readers come to its end."}</p><p class="muted">Listed are those that are open for 2 s or longer, at most the oldest of each bucket.</p></div></section>` : nothing}`;
 }
 
 // --- what is not there
@@ -208,40 +208,40 @@ export function missing(what, look, page) {
 }
 
 /** What has the text in its name. */
-export const found = ({ matches, more }, page) => html`<section class="card"><header><h1 class="big" id="h-found">Found</h1>${more ? html`<span class="muted small">and ${count(more)} more</span>` : nothing}</header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-found"><table><thead><tr><th scope="col">what</th><th scope="col">name</th></tr></thead><tbody>
+export const found = ({ matches, more }) => html`<section class="card"><header><h1 class="big" id="h-found">Found</h1>${more ? html`<span class="muted small">and ${count(more)} more</span>` : nothing}</header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-found"><table><thead><tr><th scope="col">what</th><th scope="col">name</th></tr></thead><tbody>
   ${matches.map((one) => html`<tr><td>${one.kind}</td><td class="mono"><a href=${BASE + one.address}>${foreign(one.text)}</a></td></tr>`)}</tbody></table></div></section>`;
 
 // --- one partition, one client, the oldest
-function partitionHead(found, page) {
-  const place = foreign(`${found.topic}-${found.partition}`);
-  const worst = found.incidents[0];
-  if (worst) return [worst.severity, html`<b>${place} ${worst.places.includes(`${found.topic}-${found.partition}`) ? "stands still" : "has an incident"}.</b> Readers stop ${found.last_stable === null ? "" : `at offset ${count(found.last_stable)} `}behind ${foreign(worst.holder)}.`, `watched: ${found.watched}`];
-  if (found.is_watched === false) return ["unknown", html`<b>${place} is not watched, or does not exist.</b> Nothing is known about it.`, found.partitions_watched ? `Of ${found.topic}, the partitions 0 to ${found.partitions_watched - 1} are watched.` : `No topic with the name ${found.topic} is watched.`];
-  if (found.is_watched === null) return ["unknown", html`<b>Whether ${place} is watched is not known.</b>`, "The watcher has no list of the partitions yet."];
-  if (found.is_unproven || page.isStale) return ["unknown", html`<b>Nothing is known about ${place}${page.isStale ? " now" : ""}.</b>`, `watched: ${found.watched}`];
-  return ["limited", html`<b>${place}.</b> No incident is open here.`, `watched: ${found.watched}`];
+function partitionHead(details, page) {
+  const place = foreign(`${details.topic}-${details.partition}`);
+  const worst = details.incidents[0];
+  if (worst) return [worst.severity, html`<b>${place} ${worst.places.includes(`${details.topic}-${details.partition}`) ? "stands still" : "has an incident"}.</b> Readers stop ${details.last_stable === null ? "" : `at offset ${count(details.last_stable)} `}behind ${foreign(worst.holder)}.`, `watched: ${details.watched}`];
+  if (details.is_watched === false) return ["unknown", html`<b>${place} is not watched, or does not exist.</b> Nothing is known about it.`, details.partitions_watched ? `Of ${details.topic}, the partitions 0 to ${details.partitions_watched - 1} are watched.` : `No topic with the name ${details.topic} is watched.`];
+  if (details.is_watched === null) return ["unknown", html`<b>Whether ${place} is watched is not known.</b>`, "The watcher has no list of the partitions yet."];
+  if (details.is_unproven || page.isStale) return ["unknown", html`<b>Nothing is known about ${place}${page.isStale ? " now" : ""}.</b>`, `watched: ${details.watched}`];
+  return ["limited", html`<b>${place}.</b> No incident is open here.`, `watched: ${details.watched}`];
 }
 
-export function partition(found, page) {
-  const [tone, title, text] = partitionHead(found, page);
+export function partition(details, page) {
+  const [tone, title, text] = partitionHead(details, page);
   const head = html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p>${foreign(text)}</p></section>`;
-  if (!found.incidents.length && found.is_watched !== true) return [head, toType(found.look, page)];
+  if (!details.incidents.length && details.is_watched !== true) return [head, toType(details.look, page)];
   return html`${head}
-    ${found.incidents.length ? html`<section class="card"><header><h2>What to do</h2>${found.leader === null ? nothing : html`<span class="muted small">leader: broker ${found.leader}, at ${time(found.leader_ms, page)}</span>`}</header>${list(found.incidents, page)}</section>` : nothing}
-    ${found.last_stable === null ? nothing : html`<section class="card"><header><h2>Offsets</h2><span class="muted small">not to scale left of the last stable offset</span></header><div class="body"><div class="plot">${ruler(found, page.rulerWidth)}</div></div></section>`}
+    ${details.incidents.length ? html`<section class="card"><header><h2>What to do</h2>${details.leader === null ? nothing : html`<span class="muted small">leader: broker ${details.leader}, at ${time(details.leader_ms, page)}</span>`}</header>${list(details.incidents, page)}</section>` : nothing}
+    ${details.last_stable === null ? nothing : html`<section class="card"><header><h2>Offsets</h2><span class="muted small">not to scale left of the last stable offset</span></header><div class="body"><div class="plot">${ruler(details, page.rulerWidth)}</div></div></section>`}
     <div class="two"><section class="card"><header><h2 id="h-open">Open here, in the order in which they hold readers back</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-open">
-      ${found.holder_is_listed || found.last_stable === null ? nothing : html`<p>It is held by a transaction that is not in this list.</p>`}${command(found.look, page)}
-      ${found.holders.length ? html`<table><thead><tr><th scope="col" class="number">from offset</th><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">ends by itself</th></tr></thead><tbody>${found.holders.map((one) => html`<tr><td class="number">${count(one.start)}</td><td class="mono"><a href=${ofClient(one)}>${foreign(one.name)}</a></td><td>${one.state}</td><td>${duration(page.now - one.since_ms)}</td><td>${one.ends}</td></tr>`)}</tbody></table>` : html`<p>Nothing is open here for 2 s or longer.</p>`}</div></section>
-    <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${found.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">lag that Kafka reports</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${found.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${one.lag === null ? "nothing committed" : count(one.lag)}</td><td class="number">${count(one.behind)}${one.behind_at_ms === null ? nothing : html`<div class="muted small">${at(one.behind_at_ms, page)}</div>`}</td></tr>`)}</tbody></table>
+      ${details.holder_is_listed || details.last_stable === null ? nothing : html`<p>It is held by a transaction that is not in this list.</p>`}${command(details.look, page)}
+      ${details.holders.length ? html`<table><thead><tr><th scope="col" class="number">from offset</th><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">ends by itself</th></tr></thead><tbody>${details.holders.map((one) => html`<tr><td class="number">${count(one.start)}</td><td class="mono"><a href=${ofClient(one)}>${foreign(one.name)}</a></td><td>${one.state}</td><td>${duration(page.now - one.since_ms)}</td><td>${one.ends}</td></tr>`)}</tbody></table>` : html`<p>Nothing is open here for 2 s or longer.</p>`}</div></section>
+    <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${details.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">lag that Kafka reports</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${details.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${one.lag === null ? "nothing committed" : count(one.lag)}</td><td class="number">${count(one.behind)}${one.behind_at_ms === null ? nothing : html`<div class="muted small">${at(one.behind_at_ms, page)}</div>`}</td></tr>`)}</tbody></table>
       <p class="muted small">The lag that Kafka reports ends at the last stable offset, so it is 0 while the group stands. Really behind is up to the end of the partition.</p>` : html`<p>Groups are read only for an incident that holds a partition.</p>`}</div></section></div>`;
 }
 
 /** The partitions with open data; for a prepared transaction also those whose marker is missing, and what is known of it. */
-function spansOf(found, page) {
-  const stuck = found.incidents.find((one) => one.is_open && one.verdict === "stuck_prepare");
-  const hasMarkers = stuck || found.open.some((one) => one.prepared_ms !== null);
+function spansOf(details, page) {
+  const stuck = details.incidents.find((one) => one.is_open && one.verdict === "stuck_prepare");
+  const hasMarkers = stuck || details.open.some((one) => one.prepared_ms !== null);
   const missing = new Set(stuck?.pending);
-  const spans = found.open.flatMap((one) => one.spans).map((span) => ({ ...span, place: `${span.topic}-${span.partition}` }));
+  const spans = details.open.flatMap((one) => one.spans).map((span) => ({ ...span, place: `${span.topic}-${span.partition}` }));
   const marker = (place) => (!stuck ? "not seen yet" : missing.has(place) ? "missing" : "written, as its coordinator says; not read here yet");
   const others = [...missing].filter((place) => !spans.some((span) => span.place === place));
   const placed = (place) => [place.slice(0, place.lastIndexOf("-")), place.slice(place.lastIndexOf("-") + 1)];
@@ -251,20 +251,20 @@ function spansOf(found, page) {
     ${stuck ? html`<p class="muted small">A partition whose marker is written and read is not in this table any more.</p>` : nothing}`;
 }
 
-export function client(found, page) {
-  const open = found.open[0];
-  const bad = found.incidents.find((one) => one.is_open);
+export function client(details, page) {
+  const open = details.open[0];
+  const bad = details.incidents.find((one) => one.is_open);
   const tone = bad ? (bad.verdict === "hanging" || bad.verdict === "stuck_prepare" ? "critical" : "warning") : "limited";
   const states = { unowned: "No live transaction owns its data", owner_unknown: "It has open data" };
   const title = bad ? html`<b>${bad.verdict.replace("_", " ").toUpperCase()}</b> for ${duration(page.now - bad.since_ms)}` : open ? html`<b>${states[open.state] ?? open.state}</b> for ${duration(page.now - open.since_ms)}` : html`<b>Nothing is open</b> for 2 s or longer`;
-  return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p class="mono">${foreign(found.name ?? "no transactional id is known")}</p></section>
-    ${found.row ? html`<section class="card"><header><h2>What to do</h2></header>${list([found.row], page)}</section>` : nothing}
-    <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans">${spansOf(found, page)}</div></section>
-    ${ownerCard(found)}
-    <section class="card"><header><h2>Its incidents</h2></header><div class="body"><ol class="life">${found.incidents.map((one) => html`<li><span class="muted">${time(one.since_ms, page)}</span><span><a href=${ofIncident(one.id)}>${one.verdict}</a> · ${foreign(one.text)}</span></li>`)}</ol><p class="muted">producer ids: ${found.producer_ids.join(", ")}${found.length > 1000 ? html` · the id has ${count(found.length)} characters` : nothing}</p></div></section></div>`;
+  return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p class="mono">${foreign(details.name ?? "no transactional id is known")}</p></section>
+    ${details.row ? html`<section class="card"><header><h2>What to do</h2></header>${list([details.row], page)}</section>` : nothing}
+    <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans">${spansOf(details, page)}</div></section>
+    ${ownerCard(details)}
+    <section class="card"><header><h2>Its incidents</h2></header><div class="body"><ol class="life">${details.incidents.map((one) => html`<li><span class="muted">${time(one.since_ms, page)}</span><span><a href=${ofIncident(one.id)}>${one.verdict}</a> · ${foreign(one.text)}</span></li>`)}</ol><p class="muted">producer ids: ${details.producer_ids.join(", ")}${details.length > 1000 ? html` · the id has ${count(details.length)} characters` : nothing}</p></div></section></div>`;
 }
 
-export const oldest = (found, page) => html`<section class="card"><header><h1 class="big" id="h-oldest">The oldest open transactions</h1>${found.more ? html`<span class="muted small">and ${count(found.more)} more</span>` : nothing}</header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-oldest"><table><thead><tr><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">partitions</th></tr></thead><tbody>${found.rows.map((row) => html`<tr><td class="mono"><a href=${ofClient(row)}>${foreign(row.name)}</a></td><td>${row.state}</td><td>${duration(page.now - row.since_ms)}</td><td>${row.partitions.join(", ")}${row.more_partitions ? ` and ${row.more_partitions} more` : ""}</td></tr>`)}</tbody></table></div></section>`;
+export const oldest = (answer, page) => html`<section class="card"><header><h1 class="big" id="h-oldest">The oldest open transactions</h1>${answer.more ? html`<span class="muted small">and ${count(answer.more)} more</span>` : nothing}</header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-oldest"><table><thead><tr><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">partitions</th></tr></thead><tbody>${answer.rows.map((row) => html`<tr><td class="mono"><a href=${ofClient(row)}>${foreign(row.name)}</a></td><td>${row.state}</td><td>${duration(page.now - row.since_ms)}</td><td>${row.partitions.join(", ")}${row.more_partitions ? ` and ${row.more_partitions} more` : ""}</td></tr>`)}</tbody></table></div></section>`;
 
-export const partitions = (found, page) => html`<section class="card"><header><h1 class="big" id="h-partitions">Partitions that are held back</h1><span class="muted small">worst first, then oldest${found.more ? `; and ${count(found.more)} more` : ""}</span></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-partitions"><table><thead><tr><th scope="col">partition</th><th scope="col">held by</th><th scope="col">verdict or state</th><th scope="col">open for</th><th scope="col" class="number">hidden</th><th scope="col" class="number">more open</th></tr></thead><tbody>
-  ${found.rows.map((row) => html`<tr><td><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></td><td class="mono">${row.holder ? html`<a href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>` : "not in the list"}</td><td>${row.holder ? row.holder.phase.replace("_", " ") : nothing}</td><td>${duration(page.now - row.since_ms)}</td><td class="number">${row.hidden === null ? "not known" : count(row.hidden)}</td><td class="number">${least(row.more, row.more_is_least)}</td></tr>`)}</tbody></table></div></section>`;
+export const partitions = (answer, page) => html`<section class="card"><header><h1 class="big" id="h-partitions">Partitions that are held back</h1><span class="muted small">worst first, then oldest${answer.more ? `; and ${count(answer.more)} more` : ""}</span></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-partitions"><table><thead><tr><th scope="col">partition</th><th scope="col">held by</th><th scope="col">verdict or state</th><th scope="col">open for</th><th scope="col" class="number">hidden</th><th scope="col" class="number">more open</th></tr></thead><tbody>
+  ${answer.rows.map((row) => html`<tr><td><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></td><td class="mono">${row.holder ? html`<a href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>` : "not in the list"}</td><td>${row.holder ? row.holder.phase.replace("_", " ") : nothing}</td><td>${duration(page.now - row.since_ms)}</td><td class="number">${row.hidden === null ? "not known" : count(row.hidden)}</td><td class="number">${least(row.more, row.more_is_least)}</td></tr>`)}</tbody></table></div></section>`;

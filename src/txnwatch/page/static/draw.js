@@ -136,12 +136,12 @@ export function plot(values) {
 }
 
 /** The two looks and the fresh read on a time axis; what is not recorded is a gap with these words. */
-export function proof(found, width, now) {
+export function proof(evidence, width, now) {
   const u = unit();
   const left = 130 * u;
   const height = 168 * u;
-  const [first, second] = found.looks;
-  const times = [first.data_listed_ms, first.log_listed_ms, second.data_listed_ms, second.log_listed_ms, found.fresh_read.confirmed_ms, found.opened_ms].filter((one) => one !== null);
+  const [first, second] = evidence.looks;
+  const times = [first.data_listed_ms, first.log_listed_ms, second.data_listed_ms, second.log_listed_ms, evidence.fresh_read.confirmed_ms, evidence.opened_ms].filter((one) => one !== null);
   if (times.length < 2) return html`<p class="muted">The times of the readings are not recorded.</p>`;
   const from = Math.min(...times);
   const long = Math.max(1, Math.max(...times) - from);
@@ -151,36 +151,36 @@ export function proof(found, width, now) {
   const label = (y, text) => svg`<text x="0" y=${y + 4 * u} font-size=${12 * u} fill="var(--muted)">${text}</text><line x1=${left} x2=${width} y1=${y} y2=${y} stroke="var(--rule)"/>`;
   const short = (at) => clock(at, now, 3).slice(-12);
   const dot = (at, y, text) => at === null ? nothing : svg`<circle cx=${x(at)} cy=${y} r=${5 * u} fill="var(--info)" stroke="var(--surface)" stroke-width="1.5"/><text x=${x(at)} y=${y - 9 * u} font-size=${11 * u} text-anchor="middle" fill="var(--text)">${text} ${short(at)}</text>`;
-  const read = found.fresh_read.confirmed_ms;
+  const read = evidence.fresh_read.confirmed_ms;
   return html`<svg viewBox="0 0 ${width} ${height}" height=${height} role="img" aria-label="The two looks and the fresh read on a time axis">
-    ${label(rows[0], `data of ${found.producer_id}`)}${label(rows[1], found.place.slice(0, 20))}${label(rows[2], "coordinators’ log")}${label(rows[3], "fresh read")}
+    ${label(rows[0], `data of ${evidence.producer_id}`)}${label(rows[1], evidence.place.slice(0, 20))}${label(rows[2], "coordinators’ log")}${label(rows[3], "fresh read")}
     <rect x=${left} y=${rows[0] - 7 * u} width=${width - left} height=${14 * u} fill="url(#hanging)"/>
-    <rect x=${left + 8 * u} y=${rows[0] - 6 * u} width=${(230 + 7 * String(found.start_offset).length) * u} height=${12 * u} fill="var(--surface)"/>
-    <text x=${left + 13 * u} y=${rows[0] + 4 * u} font-size=${11.5 * u} font-weight="600" fill="var(--text)">open from ${count(found.start_offset ?? 0)}, never closed</text>
+    <rect x=${left + 8 * u} y=${rows[0] - 6 * u} width=${(230 + 7 * String(evidence.start_offset).length) * u} height=${12 * u} fill="var(--surface)"/>
+    <text x=${left + 13 * u} y=${rows[0] + 4 * u} font-size=${11.5 * u} font-weight="600" fill="var(--text)">open from ${count(evidence.start_offset ?? 0)}, never closed</text>
     ${first.data_listed_ms === null
       ? svg`<rect x=${left + 4 * u} y=${rows[1] - 14 * u} width=${134 * u} height=${rows[2] - rows[1] + 26 * u} fill="url(#hidden)"/><text x=${left + 12 * u} y=${(rows[1] + rows[2]) / 2} font-size=${11 * u} fill="var(--text)">look 1, barrier ${count(first.barrier ?? 0)}:</text><text x=${left + 12 * u} y=${(rows[1] + rows[2]) / 2 + 14 * u} font-size=${11 * u} fill="var(--text)">time not recorded</text>`
       : svg`${dot(first.data_listed_ms, rows[1], "D₁")}${dot(first.log_listed_ms, rows[2], "T₁")}`}
     ${dot(second.data_listed_ms, rows[1], "D₂")}${dot(second.log_listed_ms, rows[2], "T₂")}${dot(read, rows[3], "read")}
-    <line x1=${x(found.opened_ms)} x2=${x(found.opened_ms)} y1=${8 * u} y2=${height - 8 * u} stroke="var(--critical)" stroke-width="2"/>
-    <text x=${x(found.opened_ms) + 6 * u} y=${height - 8 * u} font-size=${11.5 * u} font-weight="600" fill="var(--critical)">event</text>
+    <line x1=${x(evidence.opened_ms)} x2=${x(evidence.opened_ms)} y1=${8 * u} y2=${height - 8 * u} stroke="var(--critical)" stroke-width="2"/>
+    <text x=${x(evidence.opened_ms) + 6 * u} y=${height - 8 * u} font-size=${11.5 * u} font-weight="600" fill="var(--critical)">event</text>
   </svg>`;
 }
 
 /** The offsets of a partition; not to scale left of the last stable offset. */
-export function ruler(found, width) {
+export function ruler(partition, width) {
   const u = unit();
   const y = 52 * u;
   const at = 0.3 * width;
-  const { last_stable: from, end } = found;
+  const { last_stable: from, end } = partition;
   const long = Math.max(1, (end ?? from) - from);
   const place = (offset) => at + (width - at) * Math.min(1, Math.max(0, (offset - from) / long));
-  const flags = found.holders.slice(0, 4).map((one, i) => {
+  const flags = partition.holders.slice(0, 4).map((one, i) => {
     const x = place(one.start);
     const right = x > width * 0.7;
     return svg`<line x1=${x} x2=${x} y1=${y + 9 * u} y2=${y + (24 + 16 * i) * u} stroke="var(--text)"/><circle cx=${x} cy=${y + (24 + 16 * i) * u} r=${3.4 * u} fill="var(--text)"/>
       <text x=${right ? x - 8 * u : x + 8 * u} y=${y + (28 + 16 * i) * u} font-size=${11.5 * u} text-anchor=${right ? "end" : "start"} fill="var(--text)">${one.name.slice(0, 60)}</text>`;
   });
-  const groups = found.groups.slice(0, 4).map((one, i) => svg`<path d="M${at - 7 * u} ${y + (32 + 16 * i) * u}h${10 * u}l${-5 * u} ${-8 * u}z" fill="var(--warning)"/><text x=${at - 12 * u} y=${y + (32 + 16 * i) * u} font-size=${11.5 * u} text-anchor="end" fill="var(--text)">${one.name.slice(0, 40)} ${one.state === "stopped" ? "stopped here" : "comes"}</text>`);
+  const groups = partition.groups.slice(0, 4).map((one, i) => svg`<path d="M${at - 7 * u} ${y + (32 + 16 * i) * u}h${10 * u}l${-5 * u} ${-8 * u}z" fill="var(--warning)"/><text x=${at - 12 * u} y=${y + (32 + 16 * i) * u} font-size=${11.5 * u} text-anchor="end" fill="var(--text)">${one.name.slice(0, 40)} ${one.state === "stopped" ? "stopped here" : "comes"}</text>`);
   const height = y + (40 + 16 * Math.max(flags.length, groups.length)) * u;
   return html`<svg viewBox="0 0 ${width} ${height}" height=${height} role="img" aria-label="The offsets of the partition">
     <rect x="0" y=${y - 9 * u} width=${at} height=${18 * u} fill="var(--info-bg)" stroke="var(--info-line)"/>
@@ -189,6 +189,6 @@ export function ruler(found, width) {
     <text x=${6 * u} y=${y + 4 * u} font-size=${11.5 * u} fill="var(--text)">readers get this</text>
     <text x=${at + 8 * u} y=${y - 18 * u} font-size=${11.5 * u} font-weight="600" fill="var(--text)">last stable offset ${count(from)}</text>
     ${end === null ? nothing : svg`<text x=${width} y=${y - 18 * u} font-size=${11.5 * u} text-anchor="end" fill="var(--text)">end ${count(end)}</text>
-      <rect x=${at + 6 * u} y=${y - 6 * u} width=${(120 + 8 * count(found.hidden ?? 0).length) * u} height=${12 * u} fill="var(--surface)"/><text x=${at + 10 * u} y=${y + 4 * u} font-size=${11.5 * u} font-weight="600" fill="var(--text)">${count(found.hidden ?? 0)} records hidden</text>`}
+      <rect x=${at + 6 * u} y=${y - 6 * u} width=${(120 + 8 * count(partition.hidden ?? 0).length) * u} height=${12 * u} fill="var(--surface)"/><text x=${at + 10 * u} y=${y + 4 * u} font-size=${11.5 * u} font-weight="600" fill="var(--text)">${count(partition.hidden ?? 0)} records hidden</text>`}
     ${flags}${groups}</svg>`;
 }

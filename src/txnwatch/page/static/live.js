@@ -42,12 +42,12 @@ export function state() {
 
 function heard(message, nextMs, at = performance.now()) {
   if (live.head && live.head.boot !== message.boot) live.restartedMs = message.server_ms;
-  const found = message.server_ms - at;
-  offset = isFirst ? found : Math.max(offset - SLOWER * (at - heardAt), found);
+  const ahead = message.server_ms - at;
+  offset = isFirst ? ahead : Math.max(offset - SLOWER * (at - heardAt), ahead);
   isFirst = false;
   heardAt = at;
   dueMs = nextMs;
-  if (found >= offset - nextMs) onTimeAt = at;
+  if (ahead >= offset - nextMs) onTimeAt = at;
   live.head = message;
   live.isRefused = false;
   live.stoppedMs = null;

@@ -17,7 +17,7 @@ const page = {
 };
 const LOST = new Set(["asking", "stopped", "silent", "not judged"]);
 let paused = null; // { picture, at, trueAt }
-const NOT_ASKED = { found: null, look: null, isMissing: false, error: null, isAsked: false, askedAt: -Infinity };
+const NOT_ASKED = { answer: null, look: null, isMissing: false, error: null, isAsked: false, askedAt: -Infinity };
 let detail = { ...NOT_ASKED, address: null };
 let isSeriesAsked = false;
 let isRestAsked = false;
@@ -44,7 +44,7 @@ const ROUTES = [
   ["/history", /^$/, () => `/api/v1/history${location.search}`, "week", "History"],
 ];
 /** A view of the rest; nothing until it is there. */
-const later = (name) => (...found) => page.rest?.[name](...found) ?? nothing;
+const later = (name) => (...given) => page.rest?.[name](...given) ?? nothing;
 const LISTS = { "/": views.overview, "/watcher": later("watcherView") };
 
 /** Whether the page hangs on a wall: one sentence, and nothing to click. */
@@ -97,7 +97,7 @@ async function ask(address) {
   asked.askedAt = performance.now();
   try {
     const message = await answerOf(address);
-    asked.found = "answer" in message ? message.answer : message;
+    asked.answer = "answer" in message ? message.answer : message;
     asked.look = message.look;
     asked.isMissing = message.answer === null;
     asked.error = null;
@@ -138,8 +138,8 @@ function content() {
   if (detail.address !== address) return nothing;
   const crumbs = title === null ? nothing : html`<nav class="crumbs" aria-label="Where this is"><a href=${`${BASE}/`}>Overview</a> / ${title}</nav>`;
   if (detail.isMissing) return html`${crumbs}${later("missing")(title, detail.look, page)}`;
-  if (!detail.found) return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}</p>` : nothing}`;
-  return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}: what is below may have changed.</p>` : nothing}${view(detail.found, page)}`;
+  if (!detail.answer) return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}</p>` : nothing}`;
+  return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}: what is below may have changed.</p>` : nothing}${view(detail.answer, page)}`;
 }
 
 const link = (to, text) => html`<a href=${BASE + to} aria-current=${path() === to ? "page" : nothing}>${text}</a>`;
@@ -182,7 +182,7 @@ function draw(hasChanged) {
   if (address && hasChanged && !(paused && detail.address === address)) ask(address);
   if (page.rest && !isSeriesAsked) askSeries();
   if (isWall()) {
-    render(html`<main id="main" class="on-wall">${views.wall(detail.found, page)}</main>`, root);
+    render(html`<main id="main" class="on-wall">${views.wall(detail.answer, page)}</main>`, root);
     fit();
     return sentenceChanged();
   }
@@ -196,7 +196,7 @@ function draw(hasChanged) {
 /** A person who has followed a link reads on at the heading of the new view. */
 function focusHeading() {
   const { address, title } = route();
-  if (address !== null && detail.address === address && !detail.found && !detail.isMissing) return;
+  if (address !== null && detail.address === address && !detail.answer && !detail.isMissing) return;
   const isFirst = isNew === true && depth() === 0;
   isNew = false;
   const heading = document.querySelector(title === null ? "#main h1" : ".crumbs ~ * h1, .crumbs ~ * h2, .crumbs ~ h1");
@@ -222,7 +222,7 @@ function viewTitle() {
   const { address, title } = route();
   if (address === null) return title ?? (path() === "/watcher" ? "watcher" : null);
   const [, kind, ...rest] = path().split("/");
-  if (kind === "incident" && detail.found?.tag) return `${detail.found.tag.toLowerCase()} ${detail.found.places[0] ?? detail.found.holder}`;
+  if (kind === "incident" && detail.answer?.tag) return `${detail.answer.tag.toLowerCase()} ${detail.answer.places[0] ?? detail.answer.holder}`;
   return rest.length ? rest.map(decodeURIComponent).join("-").slice(0, 80) : title;
 }
 
@@ -239,9 +239,9 @@ function fit() {
 
 function measure() {
   const width = (selector, otherwise) => Math.floor(document.querySelector(selector)?.clientWidth ?? otherwise) || otherwise;
-  const found = [width(".lanes .plot", page.plotWidth), width(".proof .plot", page.proofWidth), width(".card .body > .plot", page.rulerWidth)];
-  if (found[0] !== page.plotWidth || found[1] !== page.proofWidth || found[2] !== page.rulerWidth) {
-    [page.plotWidth, page.proofWidth, page.rulerWidth] = found;
+  const widths = [width(".lanes .plot", page.plotWidth), width(".proof .plot", page.proofWidth), width(".card .body > .plot", page.rulerWidth)];
+  if (widths[0] !== page.plotWidth || widths[1] !== page.proofWidth || widths[2] !== page.rulerWidth) {
+    [page.plotWidth, page.proofWidth, page.rulerWidth] = widths;
     queueMicrotask(() => draw(false));
   }
 }
@@ -338,9 +338,9 @@ document.addEventListener("keydown", (event) => {
   }
 });
 document.addEventListener("click", (event) => {
-  const found = event.target.closest?.("a[href^='/']");
-  if (!found || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  const to = found.getAttribute("href");
+  const anchor = event.target.closest?.("a[href^='/']");
+  if (!anchor || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const to = anchor.getAttribute("href");
   // What is not of this cluster is another page, with a stream of its own.
   if (!to.startsWith(`${BASE}/`) || /^\/(metrics|api|static|c)\b/.test(to.slice(BASE.length)) || page.picture?.clusters) return;
   event.preventDefault();

@@ -18,7 +18,7 @@ export function strip({ slots, from_ms: from, step_ms: step, opened }, width, is
   const number = 86400000 / step;
   const x = (slot) => (slot * width) / number;
   const most = Math.max(1, ...slots.map(([, many]) => many));
-  const worst = slots.reduce((found, one) => (one[1] === most ? one : found), null);
+  const worst = slots.reduce((latest, slot) => (slot[1] === most ? slot : latest), null);
   const label = slots.length ? `Incidents open in each quarter of an hour of the last 24 hours: at most ${count(most)}, at ${clock(from + worst[0] * step, from + 86400000).slice(-8, -3)}` : "No incident in the last 24 hours";
   const hours = Array.from({ length: 24 / HOURS }, (_, i) => (Math.ceil(from / (HOURS * 3600000)) + i) * HOURS * 3600000);
   return html`<div class="strip"><div class="name">the last 24 h</div>
@@ -46,23 +46,23 @@ function facet({ by, rows, more }, days) {
 const SPANS = [[1, "a day"], [3, "3 days"], [7, "a week"], [31, "31 days"]];
 
 /** A week of history; on a page of several clusters, where it is. */
-export function week(found, page) {
-  if (found.state !== "read") return elsewhere(found, page);
-  const { days } = found;
+export function week(history, page) {
+  if (history.state !== "read") return elsewhere(history, page);
+  const { days } = history;
   const at = (ms) => html`<time datetime=${new Date(ms).toISOString()}>${clock(ms, page.now)}</time>`;
   return html`<section class="card"><header><h1 class="big" id="h-history">History</h1><nav class="small pages" aria-label="How long">${SPANS.map(([one, text]) => html`<a href=${`${BASE}/history${one === 7 ? "" : `?days=${one}`}`} aria-current=${one === days ? "true" : nothing}>${text}</a>`)}</nav></header>
-      <div class="body"><p><b>${found.headline}</b></p>${found.remarks.map((one) => html`<p>${one}</p>`)}
-      <p class="muted">From the events topic ${foreign(found.topic)}${found.is_signed ? ", from records with a valid signature" : ", which others may be able to write"}. Each incident counts once. A duration is a lower bound. Nothing here is evidence. ${SAID.again} The topic keeps what has ended for a limited time, a week by default.</p>
+      <div class="body"><p><b>${history.headline}</b></p>${history.remarks.map((one) => html`<p>${one}</p>`)}
+      <p class="muted">From the events topic ${foreign(history.topic)}${history.is_signed ? ", from records with a valid signature" : ", which others may be able to write"}. Each incident counts once. A duration is a lower bound. Nothing here is evidence. ${SAID.again} The topic keeps what has ended for a limited time, a week by default.</p>
       <p><a href=${`${BASE}/api/v1/history.md?days=${days}`}>Markdown for a ticket</a> · <a href=${`${BASE}/api/v1/history.csv?days=${days}`} download>CSV of all incidents</a></p></div></section>
-    ${found.incidents.length ? html`<div class="facets">${found.facets.map((one) => facet(one, days))}</div>` : nothing}
-    ${found.incidents.length ? html`<section class="card past"><header><h2 id="h-past">The incidents, the last one first</h2>${found.more ? html`<span class="muted small">and ${count(found.more)} more</span>` : nothing}</header>
+    ${history.incidents.length ? html`<div class="facets">${history.facets.map((one) => facet(one, days))}</div>` : nothing}
+    ${history.incidents.length ? html`<section class="card past"><header><h2 id="h-past">The incidents, the last one first</h2>${history.more ? html`<span class="muted small">and ${count(history.more)} more</span>` : nothing}</header>
       <div class="body scroll" tabindex="0" role="group" aria-labelledby="h-past"><table><thead><tr><th scope="col">opened</th><th scope="col">verdict</th><th scope="col">partition</th><th scope="col">behind</th><th scope="col">owner</th><th scope="col" class="number">open for at least</th><th scope="col">how it ended</th></tr></thead>
-      <tbody>${found.incidents.map((row) => html`<tr><td>${at(row.since_ms)}${row.opened_before ? html`<div class="muted small">opened before</div>` : nothing}</td><td><a href=${ofIncident(row.id)}>${row.tag}</a></td><td>${row.places.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.more_places ? ` and ${count(row.more_places)} more` : ""}</td><td class="mono name"><a href=${ofClient(row)}>${foreign(row.holder)}</a></td><td>${foreign(row.owner)}${reach(row.links)}</td><td class="number">${duration((row.ended_ms ?? found.to_ms) - row.since_ms)}</td><td>${row.ended_ms === null ? html`<b>still open</b>` : row.how}</td></tr>`)}</tbody></table></div></section>` : nothing}`;
+      <tbody>${history.incidents.map((row) => html`<tr><td>${at(row.since_ms)}${row.opened_before ? html`<div class="muted small">opened before</div>` : nothing}</td><td><a href=${ofIncident(row.id)}>${row.tag}</a></td><td>${row.places.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.more_places ? ` and ${count(row.more_places)} more` : ""}</td><td class="mono name"><a href=${ofClient(row)}>${foreign(row.holder)}</a></td><td>${foreign(row.owner)}${reach(row.links)}</td><td class="number">${duration((row.ended_ms ?? history.to_ms) - row.since_ms)}</td><td>${row.ended_ms === null ? html`<b>still open</b>` : row.how}</td></tr>`)}</tbody></table></div></section>` : nothing}`;
 }
 
-function elsewhere(found, page) {
+function elsewhere(history, page) {
   const urls = (page.status?.watchers ?? []).map((one) => one.url).filter((one) => /^https?:\/\//.test(one));
-  return html`<section class="card"><header><h1 class="big">History</h1></header><div class="body">${found.state === "reading"
+  return html`<section class="card"><header><h1 class="big">History</h1></header><div class="body">${history.state === "reading"
     ? html`<p>The events topic is being read.</p>`
     : html`<p>The history is on the page of a watcher of this cluster: it reads the events topic, and this page does not.</p>${urls.map((url) => html`<p><a href=${`${url.replace(/\/$/, "")}/history`} rel="noreferrer">${foreign(url)}</a></p>`)}`}</div></section>`;
 }
@@ -82,7 +82,7 @@ const table = (id, title, more, columns, rows) => html`<section class="card past
   <div class="body scroll" tabindex="0" role="group" aria-labelledby=${id}>${rows.length ? html`<table><thead><tr>${columns.map((one) => html`<th scope="col">${one}</th>`)}</tr></thead><tbody>${rows}</tbody></table>` : html`<p>None.</p>`}</div></section>`;
 
 /** The roots of several incidents, and each hurt group once. */
-export const roots = (found, page) => html`<h1 class="visually-hidden">What the open incidents share</h1>
-  ${table("h-roots", "Roots of several incidents", found.more_roots, ["root", "holds", "since", "incidents"], found.roots.map((row) => html`<tr><td class="name">${rootOf(row)}</td><td>${holds(row)}</td><td>${clock(row.since_ms, page.now)}</td><td>${behindOf(row)}</td></tr>`))}
-  ${table("h-hurt", "Groups that do not get on, or are at risk", found.more_groups, ["group", "state", "owner", "behind"], found.groups.map((row) => html`<tr><td class="name">${foreign(row.name)}</td><td><b>${row.state}</b></td><td>${foreign(row.owner ?? "not known")}</td><td>${behindOf(row)}</td></tr>`))}
+export const roots = (shared, page) => html`<h1 class="visually-hidden">What the open incidents share</h1>
+  ${table("h-roots", "Roots of several incidents", shared.more_roots, ["root", "holds", "since", "incidents"], shared.roots.map((row) => html`<tr><td class="name">${rootOf(row)}</td><td>${holds(row)}</td><td>${clock(row.since_ms, page.now)}</td><td>${behindOf(row)}</td></tr>`))}
+  ${table("h-hurt", "Groups that do not get on, or are at risk", shared.more_groups, ["group", "state", "owner", "behind"], shared.groups.map((row) => html`<tr><td class="name">${foreign(row.name)}</td><td><b>${row.state}</b></td><td>${foreign(row.owner ?? "not known")}</td><td>${behindOf(row)}</td></tr>`))}
   <p class="muted">A root is where to look first: one transactional id, one partition of the coordinators’ log, or a broker that most of the incidents have in common. It is no proof of a cause.</p>`;

@@ -7,11 +7,11 @@ import { clock, count, duration, foreign, ofClient, ofIncident, plural, reach, s
 export const command = (line, page) => line && html`<div class="command"><code>${line.split(/ (?=--|&& )/).map((one, i) => html`${i ? " " : ""}<span>${one}</span>`)}</code>
   <button type="button" aria-label="Copy the command" @click=${(event) => page.copy(event.currentTarget)}>Copy</button></div>`;
 
-const parts = (found, now) => found.map((part, i) => {
+const parts = (pieces, now) => pieces.map((part, i) => {
   if (typeof part === "number") return html`<bdi class="keep">${duration(now - part)}</bdi>`;
   return i === 0 ? html`<b><bdi>${part}</bdi></b>` : html`<bdi>${part}</bdi>`;
 });
-const plain = (found, now) => found.map((part) => typeof part === "number" ? html`<bdi class="keep">${duration(now - part)}</bdi>` : html`<bdi>${part}</bdi>`);
+const plain = (pieces, now) => pieces.map((part) => typeof part === "number" ? html`<bdi class="keep">${duration(now - part)}</bdi>` : html`<bdi>${part}</bdi>`);
 export const time = (ms, page, digits = 0, show = clock) => html`<time datetime=${new Date(ms).toISOString()} title=${clock(ms, page.now)}>${show(ms, page.now, digits)}</time>`;
 
 // --- the sentence
@@ -80,8 +80,8 @@ function rate(key, value, now) {
   return now - from < 2000 || value <= low ? null : Math.round(((value - low) * 1000) / (now - from));
 }
 export const growing = (key, value, page) => {
-  const found = page.isStale || page.pausedMs !== null ? null : rate(key, value, page.now);
-  return found ? html`<span class="muted small rate">+${count(found)}/s </span>` : nothing;
+  const perSecond = page.isStale || page.pausedMs !== null ? null : rate(key, value, page.now);
+  return perSecond ? html`<span class="muted small rate">+${count(perSecond)}/s </span>` : nothing;
 };
 
 function hiddenOf(row, page) {
@@ -94,7 +94,7 @@ function hiddenOf(row, page) {
 const ownerOf = (row) => row.owner ? html`<b>${foreign(row.owner.name)}</b><div class="small">${row.owner.contact ? foreign(row.owner.contact) : nothing}${reach([...row.owner.links, ["team", row.owner.url]])}</div>` : html`<span class="muted small">no owner is known</span>`;
 
 /** What a fold holds, and the worst of it; the row is about that one. */
-const foldHead = ({ fold, ...row }) => html`<a href=${BASE + fold.list}>${foreign(fold.topic ?? (fold.prefix ? `${fold.prefix}…` : "several"))}</a>: ${plural(fold.partitions, "partition")} <span class="muted">behind</span> ${plural(fold.producers, "producer")}`;
+const foldHead = ({ fold }) => html`<a href=${BASE + fold.list}>${foreign(fold.topic ?? (fold.prefix ? `${fold.prefix}…` : "several"))}</a>: ${plural(fold.partitions, "partition")} <span class="muted">behind</span> ${plural(fold.producers, "producer")}`;
 
 export function incidentRow(row, page, isChosen) {
   const tone = row.severity === "info" ? "info" : row.severity;
@@ -181,8 +181,8 @@ const commandsElsewhere = (page) => {
 };
 
 // --- several clusters
-/** One line for each cluster, worst first; `found` has what a filter means. */
-export function clusters(found, page = found) {
+/** One line for each cluster, worst first; `filtered` has what a filter means. */
+export function clusters(filtered, page = filtered) {
   const { clusters: rows, order } = page.picture;
   const lines = html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-clusters"><header><h2 id="h-clusters">Clusters</h2><span class="muted small">worst first; the age is that of the last evaluation</span></header>
     <ol class="clusters">${order.clusters.filter((key) => rows[key]).map((key) => ({ key, ...rows[key] })).map((row) => html`<li class=${page.isStale ? "unknown" : row.tone}>${sign(page.isStale ? "unknown" : row.tone)}
@@ -190,7 +190,7 @@ export function clusters(found, page = found) {
       <div class="cell">${plain(row.text, page.now)}</div>
       <div class="muted count">${row.incidents === null ? "not known" : plural(row.incidents, "incident")}</div>
       <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration((page.pausedMs ?? page.trueNow) - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
-  return [lines, order.choices.verdict.length || isFiltered() ? ofAllClusters(found, page) : nothing];
+  return [lines, order.choices.verdict.length || isFiltered() ? ofAllClusters(filtered, page) : nothing];
 }
 
 const ofCluster = (key, path) => `/c/${encodeURIComponent(key)}${path}`;
@@ -207,8 +207,8 @@ function ofAllClusters({ rows, count: all }, page) {
 const TURN_MS = 10000;
 const NO_CAUSES = { rows: [] };
 
-/** The sentence of one cluster, or about one owner's incidents; `found` has the latter. What is open is said in each state. */
-export function wall(found, page) {
+/** The sentence of one cluster, or about one owner's incidents; `filtered` has the latter. What is open is said in each state. */
+export function wall(filtered, page) {
   const owner = new URLSearchParams(location.search).get("owner");
   const say = (tone, title, text, { rows: lines, more } = NO_CAUSES) => html`<section class="sentence ${tone} wall" id="sentence">${sign(tone)}<h1>${title}</h1>
     ${lines.length ? html`<ul class="causes">${lines.map((one) => html`<li>${plain(one, now)}</li>`)}${more ? html`<li>and ${plural(more, "more cause")}</li>` : nothing}</ul>` : nothing}<p>${text}</p>
@@ -220,9 +220,9 @@ export function wall(found, page) {
   const row = rows ? rows[key] : { name: page.head.name ?? page.head.cluster ?? "", state: page.truth.state, tone: page.status.tone, text: page.status.headline, incidents: page.status.open_incidents, causes: order.causes, judged_ms: page.head.judged_ms };
   const state = lost ? "unknown" : row.state;
   const now = state === "unknown" ? page.trueNow : page.sentenceNow;
-  const causes = !owner ? row.causes : rows ? found?.causes[key] : found?.causes;
+  const causes = !owner ? row.causes : rows ? filtered?.causes[key] : filtered?.causes;
   const all = owner ? causes?.incidents : row.incidents;
-  const worst = owner ? found?.rows.find((one) => one.severity !== "info" && (!rows || one.cluster === key)) : null;
+  const worst = owner ? filtered?.rows.find((one) => one.severity !== "info" && (!rows || one.cluster === key)) : null;
   const ofTeam = owner === "none" ? html`without an owner` : html`of ${foreign(worst?.owner?.name ?? owner)}`;
   const [first, ...further] = lost ? [lost[0], ` ${lost[1](page)}`] : row.text;
   if (["unknown", "partial"].includes(state)) {
