@@ -1,10 +1,11 @@
 """Reads the events topic: its history for the incident store, then new records.
 
-Law: an invalid record is returned as its error, with its position. A record that cannot be decoded now (the registry
-does not answer) is never skipped: it is kept and decoded later, and no later record is returned before it. Anyone who
-may write the topic can write anything. So a record is an event only if its key is its incident's id, its values are
-valid for an event and, where there are keys, its signature is valid. The reader uses read_uncommitted: our events are
-in no transaction, and an open transaction on the topic would hide all later events from read_committed.
+Law: an invalid record is returned as its error, with its position. A topic that begins anew has lost every event. A
+record that cannot be decoded now (the registry does not answer) is never skipped: it is kept and decoded later, and no
+later record is returned before it. Anyone who may write the topic can write anything. So a record is an event only if
+its key is its incident's id, its values are valid for an event and, where there are keys, its signature is valid. The
+reader uses read_uncommitted: our events are in no transaction, and an open transaction on the topic would hide all
+later events from read_committed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Decoder = Callable[[bytes], IncidentEvent]
 class EventLog:
     """Reads the topic from its beginning. It joins no group and commits nothing."""
 
-    _is_refused = False
+    _is_refused = _has_begun_anew = False
     _connection_error = _place = ""
     _ends: Mapping[int, int] = {}
 
@@ -58,11 +59,8 @@ class EventLog:
         Raises:
             BrokerError: the topic does not exist, or no broker answers.
         """
-        self._topic = topic
-        self._decode = decode
-        self._keys = keys
-        self._timeout_s = timeout_s
-        self._report = report
+        self._topic, self._decode, self._keys = topic, decode, keys
+        self._timeout_s, self._report = timeout_s, report
         self._said = Said[str]()
         self._undecoded: deque[Message] = deque()
         self._next: dict[int, int] = {}
@@ -180,6 +178,8 @@ class EventLog:
     def _note_place(self, message: Message) -> None:
         """Keeps a record, and what follows it. The end of a partition follows markers, which are no messages."""
         number, offset, error = message.partition() or 0, message.offset() or 0, message.error()
+        is_place = error is None or error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
+        self._has_begun_anew |= is_place and offset < self._next.get(number, 0)
         if error is None:
             self._undecoded.append(message)
             self._next[number] = offset + 1
@@ -213,6 +213,9 @@ class EventLog:
             raise BrokerError(f"events topic {self._topic!r}: {error.str()}{hint}")
 
     def _decoded(self) -> Iterator[TopicRecord]:
+        if self._has_begun_anew:
+            self._has_begun_anew = False
+            yield Overwritten(None)
         while self._undecoded:
             message = self._undecoded[0]
             record: TopicRecord | None

@@ -250,8 +250,8 @@ class KafkaEventsTopic:
 def ensure_topic(client_config: Mapping[str, Any], topic: str, *, timeout_s: float = TIMEOUT_S) -> str | None:
     """Creates the events topic, compacted, if it does not exist.
 
-    Returns a warning if it exists and is not compacted: the ledger then loses incidents that are older than the
-    retention.
+    Returns a warning if it exists and is not compacted, because the ledger then loses incidents that are older than the
+    retention; or if it has several partitions, because the assignor gives the lowest one to a member that joins.
 
     Raises:
         BrokerError: the cluster does not answer, or refuses to create the topic.
@@ -261,7 +261,8 @@ def ensure_topic(client_config: Mapping[str, Any], topic: str, *, timeout_s: flo
     try:
         metadata = admin.list_topics(timeout=timeout_s)
         if topic in metadata.topics:
-            return _compaction_warning(admin, topic, timeout_s)
+            count = len(metadata.topics[topic].partitions)
+            return _compaction_warning(admin, topic, timeout_s) or _partitions_warning(topic, count)
         wanted = NewTopic(topic, 1, min(_REPLICAS, len(metadata.brokers)), config=_CONFIG)
         admin.create_topics([wanted], operation_timeout=timeout_s)[topic].result(timeout_s)
     except KafkaException as exc:
@@ -274,6 +275,15 @@ def ensure_topic(client_config: Mapping[str, Any], topic: str, *, timeout_s: flo
     except TimeoutError as exc:
         raise BrokerError(f"events topic {topic!r}: no answer of the brokers within {timeout_s:.0f} s") from exc
     return None
+
+
+def _partitions_warning(topic: str, count: int) -> str | None:
+    if count <= 1:
+        return None
+    return (
+        f"events topic {topic!r} has {count} partitions: expected 1; of two watchers, the one that is started later "
+        "publishes the events, and not the one that has run longest"
+    )
 
 
 def _compaction_warning(admin: AdminClient, topic: str, timeout_s: float) -> str | None:

@@ -14,7 +14,7 @@ import functools
 import math
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from txnwatch.state.model.errors import SinkError
@@ -131,13 +131,14 @@ class TopicOutbox(Outbox):
         left, self._waiting = list(self._waiting), deque()
         return left
 
-    def withdraw(self, event: IncidentEvent) -> None:
-        """Drops queued events of the same incident that are not newer than this event."""
-        self._waiting = deque(
-            waiting
-            for waiting in self._waiting
-            if waiting.incident_id != event.incident_id or waiting.sequence > event.sequence
-        )
+    def withdraw(self, event: IncidentEvent) -> list[IncidentEvent]:
+        """Drops queued events of the same incident that are not newer than this event, and returns them."""
+        queued, self._waiting = self._waiting, deque()
+        dropped: list[IncidentEvent] = []
+        for waiting in queued:
+            is_dropped = waiting.incident_id == event.incident_id and waiting.sequence <= event.sequence
+            (dropped if is_dropped else self._waiting).append(waiting)
+        return dropped
 
 
 MOST_WAITING: Final = 10_000
@@ -200,8 +201,12 @@ class MirrorQueue(Protocol):
     def put(self, events: Sequence[IncidentEvent]) -> None:
         """Adds events at the end of the queue."""
 
-    def take_over(self, events: Sequence[IncidentEvent]) -> None:
-        """This instance begins to speak: takes the latest event of each known incident; see wanted.TakeOver."""
+    def take_over(self, events: Sequence[IncidentEvent], since_ms: Mapping[str, TimestampMs], /) -> None:
+        """This instance begins to speak: takes the latest event of each known incident; see wanted.TakeOver.
+
+        `since_ms` has after which time the end of an incident was written, by the clock of this process. The time in
+        the event is of another clock.
+        """
 
     def others_told(self) -> None:
         """Another instance has told what is on the topic until now; see wanted.OthersTold."""
@@ -265,7 +270,7 @@ class MirrorOutbox(Outbox):
         super().put(events)
         self._waiting = self._bound.applied(self._waiting)
 
-    def take_over(self, events: Iterable[IncidentEvent]) -> None:
+    def take_over(self, events: Iterable[IncidentEvent], _: Mapping[str, TimestampMs]) -> None:
         """See MirrorQueue. A mirror holds the state of each incident: what it has already changes nothing."""
         self.put(events)
 
@@ -463,7 +468,7 @@ class BackgroundMirror:
             self._inbox.extend(events)
         self._thread.wake()
 
-    def take_over(self, events: Sequence[IncidentEvent]) -> None:
+    def take_over(self, events: Sequence[IncidentEvent], _: Mapping[str, TimestampMs]) -> None:
         """See MirrorOutbox."""
         self.put(events)
 

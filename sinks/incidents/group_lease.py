@@ -145,9 +145,16 @@ class SpeakerGate:
             return SILENT._replace(silences=self._speaking.silences)
         if self._telling is None:
             self._telling = self._ask_for_transactions(), Speaking()
-        tells_transactions = self._look(*self._telling, "incidents about whole transactions")
-        tenure = self._past_losses + self._lease.losses + self._telling[0].losses + self._speaking.doubts
-        return SpeakerRole(speaks, tells_transactions, tenure, self._speaking.is_alone, self._speaking.silences)
+        lease, telling = self._telling
+        tells_transactions = self._look(lease, telling, "incidents about whole transactions")
+        return SpeakerRole(
+            speaks,
+            tells_transactions,
+            tenure=self._past_losses + self._lease.losses + lease.losses + self._speaking.doubts,
+            is_alone=self._speaking.is_alone,
+            is_only_teller=telling.is_alone,
+            silences=self._speaking.silences,
+        )
 
     def hear(self) -> None:
         """Takes that another instance with the same topics has just said that it speaks."""

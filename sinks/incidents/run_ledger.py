@@ -194,7 +194,7 @@ class RunningLedger:
         events = self._delivery.on_topic(self._told())
         for mirror in self.mirrors:
             mirror.has_lost_everything()  # it is filled in any case
-            mirror.take_over(events)
+            mirror.take_over(events, self.ledger.store.ended_since_ms)
 
     def _told(self) -> list[IncidentEvent]:
         """The incidents that are on the topic as they are known here: a mirror never gets what the topic has not."""
@@ -205,11 +205,17 @@ class RunningLedger:
         """Processes the output of one micro-batch."""
         self.run(self.ledger.on_batch(emitted))
 
-    def deliver_last(self) -> None:
-        """Tries to deliver what waits once more, before a stop."""
+    def deliver_last(self, hand_over: Callable[[], None] = lambda: None) -> None:
+        """Tries to deliver what waits once more, before a stop.
+
+        `hand_over` is called once the events topic has its last event: a mirror that does not answer takes the rest of
+        the time of a stop.
+        """
         self.run(self.ledger.last())
-        for outbox in self.outboxes:
-            outbox.deliver_last(self.now_ms())
+        self.topic.deliver_last(self.now_ms())
+        hand_over()
+        for mirror in self.mirrors:
+            mirror.deliver_last(self.now_ms())
 
     def run(self, plan: Plan[T]) -> T:
         """Carries out a plan of the ledger."""

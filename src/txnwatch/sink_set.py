@@ -100,6 +100,7 @@ class SinkSet:
     _heartbeats: HeartbeatSender | None = field(default=None, init=False)
     _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
     _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
+    _leases: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
         self.cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
@@ -151,7 +152,7 @@ class SinkSet:
             decides=self.settings.auto_abort != OFF,
         )
         self.push.may_send = lambda: ledger.speaks
-        ledger.remember(self.push.seen(self.listening.events_of(log.history()), self.origin))
+        ledger.remember(self.push.seen(self.listening.events_of(log.history(), is_history=True), self.origin))
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, lease)
         return ledger
@@ -166,13 +167,13 @@ class SinkSet:
             self.log.warning(warning)
 
     def _lease(self, config: LibrdkafkaConfig) -> tuple[GroupLease, SpeakerGate]:
-        """The leases that decide what this instance publishes; they are released before anything else is closed."""
+        """The leases that decide what this instance publishes."""
         digest = self.options.topics_digest
         lease = GroupLease(config, self.events.name, lease_group(self.cluster_id, digest))
-        self._closing.callback(lease.close)
+        self._leases.callback(lease.close)
         group = transactions_group(self.cluster_id)
         gate = SpeakerGate(lease, lambda: GroupLease(config, self.events.name, group), self.log.warning)
-        self._closing.callback(gate.close)
+        self._leases.callback(gate.close)
 
         def hear(beat: Heartbeat) -> None:
             if beat.group == (self.cluster_id, digest) and beat.speaks and beat.instance != self.instance:
@@ -296,11 +297,12 @@ class SinkSet:
             if self._event_log is not None:
                 closing.callback(self._event_log.close)
             closing.push(self._closing)
+            closing.push(self._leases)
             if self._abort is not None:
                 counts.update(self._abort.counts)
             if self._ledger is not None:
                 counts.update(self._ledger.counts)
-                self._ledger.deliver_last()
+                self._ledger.deliver_last(self._leases.close)
         until_s = time.monotonic() + _LAST_REQUESTS_S  # then the lease is another one's
         self.push.may_send = lambda: time.monotonic() < until_s
         return counts

@@ -115,6 +115,8 @@ class Book:
         """Whether this process has found the subject of the incident itself, and built the incident's content."""
         if incident.topic is None:
             return incident.incident_id in self.findings.transactions
+        if incident.verdict == Verdict.STRAY_WRITE and incident.incident_id in self.findings.stray_writes:
+            return True
         key = incident.span
         if key is None:
             return False
@@ -164,14 +166,11 @@ class Book:
 
     def defends(self, incident: IncidentEvent | None) -> bool:
         """Whether this process answers the records of other writers about an incident, if it speaks."""
-        if incident is None or not self._is_for_us_to_tell(incident):
+        if incident is None or incident.is_by_hand or not self.is_ours(incident):
+            return False
+        if incident.topic is None and not self.tells_transactions:
             return False
         return self.step(incident, Happening.FOREIGN_RECORD) is NextStep.TELL_AGAIN
-
-    def _is_for_us_to_tell(self, incident: IncidentEvent) -> bool:
-        if incident.is_by_hand or not self.is_ours(incident):
-            return False
-        return incident.topic is not None or self.tells_transactions
 
     def remember(self, records: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
@@ -196,11 +195,26 @@ class Book:
             self._ended_here.discard(incident_id)
         taken = self.content_of(record, now_ms)
         self.store.adopt(taken, now_ms)
-        if not record.is_open or (taken.is_open and not differs(record, taken)):
-            self.untold.told(incident_id)
-        else:
-            self.untold.mark(incident_id)
+        self._compare(record, taken)
         return taken
+
+    def read_again(self, record: IncidentEvent, now_ms: TimestampMs, *, is_repeated: bool) -> None:
+        """Takes a record that is not the next of its incident, and is not adopted.
+
+        One that is repeated is the answer of the speaker to a record of another writer: the topic is as it was.
+        """
+        incident = self.store.known[record.incident_id]
+        if is_repeated and record.sequence == incident.sequence:
+            self._compare(record, self.content_of(record, now_ms))
+        else:
+            self.untold.mark(record.incident_id)
+
+    def _compare(self, record: IncidentEvent, taken: IncidentEvent) -> None:
+        """Marks an incident as untold if its last record does not tell what this process knows."""
+        if not record.is_open or (taken.is_open and not differs(record, taken)):
+            self.untold.told(record.incident_id)
+        else:
+            self.untold.mark(record.incident_id)
 
     def is_told_by(self, record: IncidentEvent, now_ms: TimestampMs, *, is_signed: bool) -> bool:
         """Whether a record tells what this process knows of its incident: two speakers do not repeat it in turn.
@@ -237,14 +251,8 @@ class Book:
         return [incident for incident in self.store.left_to_us(now_ms) if self.is_ours(incident)]
 
     def may_be_told(self, incident_id: str) -> bool:
-        """Whether this process has its own state of an incident; an open claim waits until it is found here.
-
-        A stray write is never found by a fresh read, so of it only what was never published is its own.
-        """
-        incident = self.store.known.get(incident_id)
-        if incident is None or not self.untold.has_opening(incident_id):
-            return self.defends(incident)
-        return self._is_for_us_to_tell(incident)
+        """Whether this process has its own state of an incident; an open claim waits until it is found here."""
+        return self.defends(self.store.known.get(incident_id))
 
     def told_again(self, incident: IncidentEvent, now_ms: TimestampMs) -> list[IncidentEvent]:
         """The events that say what is known of an incident, above every sequence on the topic."""
@@ -326,9 +334,14 @@ class Book:
         if not event.is_open:
             self.forget_found(event.incident_id)
 
-    def continues(self, opened: IncidentEvent, candidate: TransactionCandidate | None) -> None:
-        """Takes that what was found about an incident is now that of another one, under another id."""
+    def continues(self, before: str, opened: IncidentEvent, candidate: TransactionCandidate | None) -> None:
+        """Takes that what was found about an incident is now that of another one; `before` is the id until now.
+
+        The outcome that a former speaker has published goes with it.
+        """
         self.untold.begin_anew(opened.incident_id)
+        if before in self._told:
+            self._told.setdefault(opened.incident_id, self._told[before])
         if candidate is not None:
             self.findings.transactions[opened.incident_id] = candidate
         elif opened.span is not None:
@@ -340,11 +353,13 @@ class Book:
         self.acted = {incident_id: done for incident_id, done in self.acted.items() if incident_id in incidents}
         self._told = {incident_id: told for incident_id, told in self._told.items() if incident_id in incidents}
         self._ended_here &= incidents.keys()
+        self.findings.stray_writes.intersection_update(incidents)
         self.untold.forget(incidents)
 
     def forget_found(self, incident_id: str) -> TransactionCandidate | None:
         """Drops what this process has found and decided about an incident that has ended."""
         self.acted.pop(incident_id, None)
+        self.findings.stray_writes.discard(incident_id)
         return self.findings.transactions.pop(incident_id, None)
 
 

@@ -157,6 +157,7 @@ class SpanIncidents:
                 if then is not NextStep.OPEN or self.book.is_published(event):
                     continue
                 event = replace(event, incident_id=store.unused(event.incident_id))
+                self.book.findings.stray_writes.add(event.incident_id)
                 yield Change(event, then)
                 if stray.joined.marker is not None:
                     yield from end_found_here(self.book, event, ending.absorbed(stray.joined.marker, now_ms), now_ms)

@@ -269,11 +269,16 @@ def unwatched(clusters: Iterable[str], last: Iterable[Heartbeat], now_ms: Timest
 
 
 def unspoken(last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[str]:
-    """The clusters with active watchers of the same topics of which none publishes events."""
+    """The clusters with active watchers of the same topics of which none publishes events.
+
+    One whose clock is ahead may be the one that does: it says so, and nothing shows that it is not active.
+    """
     by_topics: dict[tuple[str, str | None], list[bool | None]] = {}
     for beat in last:
         if beat.is_active(now_ms):
             by_topics.setdefault(beat.group, []).append(beat.speaks)
+        elif beat.speaks and beat.doubt(now_ms) is not None:
+            by_topics.setdefault(beat.group, []).append(None)
     return sorted({cluster_id for (cluster_id, _), speak in by_topics.items() if set(speak) == {False}})
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from txnwatch.state.incidents.claims import EndedIncident, is_long_ago, is_long_over, is_usable
 from txnwatch.state.incidents.life import Known
@@ -40,10 +40,12 @@ class TakenRecord(NamedTuple):
     Attributes:
         is_own: whether this process has written it.
         is_next: whether its sequence is above all of its incident before it.
+        is_repeated: whether it is the same as the record that was the last next one of its incident.
     """
 
     is_own: bool
     is_next: bool
+    is_repeated: bool = False
 
 
 @dataclass(slots=True)
@@ -56,6 +58,8 @@ class IncidentStore:
         is_found: whether this process has found the subject of an incident.
         known: the latest event of each incident that is open, or ended less than a day ago.
         hidden: the incidents whose last record is no event.
+        looked_ms: when the topic was read before, by the clock of this process: what comes now was written since.
+        ended_since_ms: by incident, the look before the one that has shown its end, if another writer has ended it.
     """
 
     cluster_id: str
@@ -63,27 +67,31 @@ class IncidentStore:
     is_found: Callable[[IncidentEvent], bool] = lambda _: True
     known: dict[str, IncidentEvent] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
+    looked_ms: TimestampMs = LONG_AGO
+    ended_since_ms: dict[str, TimestampMs] = field(default_factory=dict)
+    _heard_ms: dict[str, TimestampMs] = field(default_factory=dict)  # when an end, or an abort by hand, was read
     _spans: dict[SpanKey, str] = field(default_factory=dict)
     _on_topic: dict[str, int] = field(default_factory=dict)
     _first: dict[str, int] = field(default_factory=dict)  # the sequence whose first record on the topic is ours
+    _last: dict[str, IncidentEvent] = field(default_factory=dict)  # the record with the highest sequence on the topic
     _in_flight: dict[str, dict[int, IncidentEvent]] = field(default_factory=dict)  # by incident and sequence
     _ended: dict[str, EndedIncident] = field(default_factory=dict)
     _spent: list[IncidentEvent] = field(default_factory=list)
-    _heard_ms: dict[str, TimestampMs] = field(default_factory=dict)  # when an end, or an abort by hand, was read
 
     def remember(self, records: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads published events: the highest sequence of each incident counts; of two equal ones, the first."""
         for event in records:
-            incident_id = event.incident_id
             if isinstance(event, Overwritten):
-                self.hidden.add(incident_id)
+                self.hide(event)
                 continue
+            incident_id = event.incident_id
             self.hidden.discard(incident_id)
             if not self._is_usable(event):
                 self._pass_over(event, now_ms)
                 continue
             if event.sequence > self._last_on_topic(incident_id):
                 self._on_topic[incident_id] = self._first[incident_id] = event.sequence
+                self._last[incident_id] = event
             if event.sequence > self.sequence(incident_id):
                 self.known.pop(incident_id, None)
                 self._ended.pop(incident_id, None)
@@ -123,10 +131,21 @@ class IncidentStore:
     def _let_go(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
         incident_id = event.incident_id
         del self.known[incident_id]
-        for kept in (self._heard_ms, self._first, self._in_flight):
-            kept.pop(incident_id, None)
+        kept: tuple[dict[str, Any], ...] = (
+            self._heard_ms,
+            self.ended_since_ms,
+            self._first,
+            self._last,
+            self._in_flight,
+        )
+        for by_incident in kept:
+            by_incident.pop(incident_id, None)
         sequence = max(event.sequence, self._on_topic.pop(incident_id, 0))
         self._ended[incident_id] = EndedIncident(sequence, event.time_ms, now_ms)
+
+    def hide(self, record: Overwritten) -> None:
+        """Takes that the last record of an incident, or of every incident, is no event."""
+        self.hidden.update(self.known if record.incident_id is None else [record.incident_id])
 
     def take_hidden(self) -> list[str]:
         """The incidents whose last record is no event; each is returned once."""
@@ -196,12 +215,11 @@ class IncidentStore:
 
     def left_to_us(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         """Open incidents, without aborts by hand whose command may still publish the end."""
-        heard_ms = self._heard_ms
         open_now = self.open_incidents
         return [
             incident
             for incident in open_now
-            if is_left_to_watch(incident, heard_ms.get(incident.incident_id, LONG_AGO), now_ms)
+            if is_left_to_watch(incident, self._heard_ms.get(incident.incident_id, LONG_AGO), now_ms)
         ]
 
     def enter(self, event: IncidentEvent) -> IncidentEvent:
@@ -313,11 +331,14 @@ class IncidentStore:
         if record.sequence >= before:
             self._on_topic[incident_id] = record.sequence
         is_own, is_next = sent is not None and record == sent, record.sequence > before
+        is_repeated = record == self._last.get(incident_id)
+        if is_next:
+            self._last[incident_id] = record
         if is_own:
             self._forget_sent(record)
             if is_next:
                 self._first[incident_id] = record.sequence
-        return TakenRecord(is_own, is_next)
+        return TakenRecord(is_own, is_next, is_repeated)
 
     def _forget_sent(self, event: IncidentEvent) -> None:
         sent = self._in_flight[event.incident_id]
@@ -334,6 +355,8 @@ class IncidentStore:
         self._first.pop(taken.incident_id, None)
         if taken.is_by_hand or not taken.is_open:
             self._heard_ms[taken.incident_id] = now_ms  # its own time is of another clock, or forged
+        if not taken.is_open:
+            self.ended_since_ms[taken.incident_id] = self.looked_ms
 
 
 IN_HAND_MS: Final = DurationMs(60_000)

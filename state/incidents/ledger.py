@@ -145,7 +145,7 @@ class Ledger:
     speaks: bool = False
     _tenure: int = 0
     _silences: int = 0
-    _is_alone: bool = True
+    _role: SpeakerRole = SILENT
     _had_lease_ms: TimestampMs | None = None
     answers: CountedConfirmations = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
@@ -184,7 +184,8 @@ class Ledger:
 
     def hears(self, record: IncidentEvent) -> bool:
         """Whether a record of another writer is taken as that of a speaker: its outcome is kept as heard."""
-        return not (self.speaks and self._is_alone) or (self.is_signed and self.book.is_by_census(record))
+        is_alone = self._role.is_alone if record.topic is not None else self._role.is_only_teller
+        return not (self.speaks and is_alone) or (self.is_signed and self.book.is_by_census(record))
 
     def _is_answered(self, record: IncidentEvent, now_ms: TimestampMs) -> bool:
         """Whether this instance tells its own state of an incident again, because of a record of another writer.
@@ -205,16 +206,12 @@ class Ledger:
         incident is open, for its next check, and for what is not known about it yet. What ends an incident is written
         to a log that is read, or moves a last stable offset: that brings a barrier by itself.
         """
-        if (
-            self._queues.waiting
-            or self._spans.unread
-            or self._had_lease_ms is not None
-            or (self.speaks and bool(self.book.untold))
-        ):
+        if self._queues.waiting or self._spans.unread or self._had_lease_ms is not None:
             return AT_ONCE
+        untold_ms = self.book.untold.due_ms(self.book.may_be_told) if self.speaks else NEVER_MS
         if not self.book.open_incidents:
-            return NEVER_MS
-        return min(self.checks.due_ms, self._outcomes.due_ms, self._owners.due_ms)
+            return untold_ms
+        return min(untold_ms, self.checks.due_ms, self._outcomes.due_ms, self._owners.due_ms)
 
     def remember(self, records: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
@@ -321,8 +318,8 @@ class Ledger:
         What another instance has written before this one begins to speak is taken over, and not answered. So this
         instance begins to speak only when it has read the topic to its end.
         """
-        role = yield from ask(AskToSpeak())
-        self.book.tells_transactions, self._is_alone = role.tells_transactions, role.is_alone
+        role = self._role = yield from ask(AskToSpeak())
+        self.book.tells_transactions = role.tells_transactions
         if self.speaks and not (role.speaks and role.tenure == self._tenure):
             yield from self._fall_silent()
         if not self.speaks and role.silences != self._silences:
@@ -330,13 +327,14 @@ class Ledger:
         self._silences = role.silences
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
-                self.store.hidden.add(record.incident_id)
+                self.store.hide(record)
             else:
                 yield from self._take(record, now_ms)
         for incident_id in self.store.take_hidden():
             if incident_id in self.store.known and self.store.known[incident_id].is_open:
                 self.book.untold.mark(incident_id)
         yield from self._end_spent(now_ms)
+        self.store.looked_ms = now_ms
         if not role.speaks:
             self._had_lease_ms = None
         elif not self.speaks:
@@ -369,12 +367,13 @@ class Ledger:
         incident = self.store.known.get(record.incident_id)
         if self._is_answered(record, now_ms):
             self.book.follow(record, now_ms)
-            yield Withdraw(record)
+            for event in (yield from ask(Withdraw(record))):
+                self.store.unsent(event)
         elif taken.is_next or (taken.is_own and incident is not None):
             self.checks.due_ms = now_ms
             yield Show(self.book.adopt(record, now_ms))
         elif incident is not None:
-            self.book.untold.mark(record.incident_id)
+            self.book.read_again(record, now_ms, is_repeated=taken.is_repeated and not self.speaks)
 
     def _take_name(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
         """Lets a hang that was found here go on under the id of a record, if that is an earlier one."""
@@ -386,7 +385,7 @@ class Ledger:
             yield Change(self.book.end_of(own, no_longer_open(now_ms, DOUBLE), now_ms), NextStep.END)
         renamed = replace(own, incident_id=record.incident_id, status=IncidentStatus.UPDATED, action=None)
         yield Change(replace(renamed, resolution=None), NextStep.RENAME)
-        self.book.continues(renamed, None)
+        self.book.continues(own.incident_id, renamed, None)
 
     def _fall_silent(self) -> Plan[None]:
         """What the topic has not taken is untold, and what is on its way to it may be."""
@@ -419,7 +418,7 @@ class Ledger:
                 next_id = self.store.unused(spent.first_id or self._first_id(spent, candidate))
                 opened = replace(last, incident_id=next_id, sequence=1, status=IncidentStatus.OPENED, action=None)
                 yield Change(replace(opened, time_ms=now_ms), then)
-                self.book.continues(opened, candidate)
+                self.book.continues(spent.incident_id, opened, candidate)
 
     def _first_id(self, spent: IncidentEvent, candidate: TransactionCandidate | None) -> str:
         if candidate is None:

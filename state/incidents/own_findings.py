@@ -39,6 +39,7 @@ class OwnFindings:
         before: what an earlier process of this watch has found.
         transactions: the candidates behind the incidents about transactions, by incident id.
         spans: the confirmed hangs, by their span.
+        stray_writes: the incidents about stray writes that the log has shown to this process.
         marked: the markers of the last hour that this process has written, or was about to write.
     """
 
@@ -46,6 +47,7 @@ class OwnFindings:
     transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
     marked: set[Marked] = field(default_factory=set)
     spans: dict[SpanKey, ProvenHang] = field(default_factory=dict)
+    stray_writes: set[str] = field(default_factory=set)
     _incidents: dict[SpanKey, str] = field(default_factory=dict)
     _kept: dict[SpanKey, StoredEvidence] = field(default_factory=dict)
     _markers: dict[SpanKey, Marker] = field(default_factory=dict)

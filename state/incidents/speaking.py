@@ -40,6 +40,7 @@ class SpeakerRole(NamedTuple):
         tells_transactions: whether it publishes incidents about whole transactions, too.
         tenure: changes whenever another instance may have spoken in between.
         is_alone: whether the coordinator has said that no other instance speaks.
+        is_only_teller: whether the coordinator has said that no other one publishes incidents about whole transactions.
         silences: it rises with each look while another instance speaks, and with the look after that.
     """
 
@@ -47,6 +48,7 @@ class SpeakerRole(NamedTuple):
     tells_transactions: bool
     tenure: int = 0
     is_alone: bool = True
+    is_only_teller: bool = True
     silences: int = 0
 
 

@@ -261,8 +261,11 @@ class Show(Wanted[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw(Wanted[None]):
-    """A record of another writer: events of its incident that wait for the topic and are not newer are dropped."""
+class Withdraw(Wanted[list[IncidentEvent]]):
+    """A record of another writer: events of its incident that wait for the topic and are not newer are dropped.
+
+    The answer has them: they do not come to the topic.
+    """
 
     record: IncidentEvent
 

@@ -410,9 +410,12 @@ def start_of(incident: IncidentEvent) -> SpanStart:
 
 
 class Overwritten(NamedTuple):
-    """A record under an incident's key that is not an event; it replaces the event before it in the compacted topic."""
+    """A record under an incident's key that is not an event; it replaces the event before it in the compacted topic.
 
-    incident_id: str
+    Without an id, each event is gone: the topic was deleted and created again.
+    """
+
+    incident_id: str | None
 
 
 def span_incident_id(

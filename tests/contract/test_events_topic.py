@@ -106,6 +106,12 @@ def test_a_topic_compacted_and_deleted_is_not_warned_of(config: dict[str, str], 
     assert ensure_topic(config, name) is None
 
 
+def test_a_topic_with_several_partitions_is_warned_of(config: dict[str, str], cluster: Cluster) -> None:
+    name = unique("wide")
+    create_topic(cluster, name, partitions=3, config={"cleanup.policy": "compact"})
+    assert (ensure_topic(config, name) or "").startswith(f"events topic {name!r} has 3 partitions: expected 1; ")
+
+
 def test_a_topic_can_be_read_as_soon_as_it_was_made(config: dict[str, str]) -> None:
     for _ in range(5):
         name = unique("new")

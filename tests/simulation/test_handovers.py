@@ -81,7 +81,7 @@ PLANTED: dict[str, tuple[str, Planted, int]] = {
         187,
     ),
     "a lease that is regained counts as never lost": ("TWICE", _planted(RunningLedger, "ways", _one_reign), 0),
-    "a take-over does not wait for the topic": ("TWICE", _planted(RunningLedger, "ways", _read_in_any_case), 37),
+    "a take-over does not wait for the topic": ("TWICE", _planted(RunningLedger, "ways", _read_in_any_case), 208),
     "what waits for the topic is dropped with the lease": ("NOT OPENED", _planted(TopicOutbox, "clear", _lost), 22),
 }
 

@@ -16,8 +16,10 @@ from simulation.run import USUAL
 from simulation.test_abort import LATE_OR_LOST
 from simulation.two_watchers import run_two_watchers
 from support.seeds import in_proportion
+from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.ledger import Ledger
+from txnwatch.state.incidents.own_findings import OwnFindings
 from txnwatch.state.incidents.untold import UntoldIncidents
 
 RUNS = in_proportion(12)
@@ -57,6 +59,19 @@ class PlantedMethod(NamedTuple):
     first: int = 0
 
 
+class _NothingStays(set[str]):
+    def add(self, _: str) -> None:
+        """Keeps nothing."""
+
+
+_begin = OwnFindings.__post_init__
+
+
+def _without_stray_writes(self: OwnFindings, before: StoredFindings | None) -> None:
+    _begin(self, before)
+    self.stray_writes = _NothingStays()
+
+
 PLANTED: dict[str, PlantedMethod] = {
     "what was not told is forgotten": PlantedMethod(UntoldIncidents, "keep", lambda *_: None, 20),
     "what was never published is told as an update": PlantedMethod(UntoldIncidents, "take_opening", lambda *_: None, 5),
@@ -64,9 +79,7 @@ PLANTED: dict[str, PlantedMethod] = {
     "the outcome of the former speaker is dropped": PlantedMethod(Book, "hear_outcome", lambda *_: None, 71),
     "two that speak do not hear each other": PlantedMethod(Ledger, "hears", lambda self, _: not self.speaks, 38),
     "what another instance has told is not taken over": PlantedMethod(Book, "adopt", lambda *_: None),
-    "a stray write that was found in silence is not told": PlantedMethod(
-        UntoldIncidents, "has_opening", lambda *_: False, 151
-    ),
+    "a stray write is nobody's own finding": PlantedMethod(OwnFindings, "__post_init__", _without_stray_writes, 151),
 }
 
 

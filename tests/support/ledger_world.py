@@ -70,15 +70,19 @@ class LedgerWorld:
         role: Callable[[], SpeakerRole] = lambda: WHOLE,
         name: str | None = None,
         mirrors: Sequence[MirrorQueue] | None = None,
+        ahead_ms: int = 0,
     ) -> RunningLedger:
-        """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
+        """A ledger of another instance: it knows what the log holds, writes to it and follows it.
+
+        `ahead_ms` says how far its clock is ahead.
+        """
         ledger = RunningLedger(
             *(
                 replace(self.origin, instance=name),
                 self.admin,
                 groups or self.groups,
                 TopicOutbox(log.sink(), self.reports),
-                lambda: self.now_ms,
+                lambda: self.now_ms + ahead_ms,
             ),
             mirrors=[self._mirror()] if mirrors is None else mirrors,
             new_records=log.reader(),

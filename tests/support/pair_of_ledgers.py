@@ -10,12 +10,16 @@ from txnwatch.state.model.findings import Finding
 
 
 class Pair:
-    """Two instances; the first one speaks at the beginning. The speaker `each` is both: the coordinator is away."""
+    """Two instances; the first one speaks at the beginning. The speaker `each` is both: the coordinator is away.
+
+    The speaker `each of its topics` is both, too: each has a lease of its own. `is_only_teller` says whether the second
+    lease, which they share, answers.
+    """
 
     def __init__(self) -> None:
         self.world = LedgerWorld()
         self.log = SharedLog()
-        self.speaker, self.tenure = "one", 0
+        self.speaker, self.tenure, self.is_only_teller = "one", 0, True
         self.one, self.two = (self.an_instance(name) for name in ("one", "two"))
 
     def an_instance(self, name: str) -> RunningLedger:
@@ -23,7 +27,9 @@ class Pair:
 
     def _role_of(self, name: str) -> SpeakerRole:
         if self.speaker == "each":
-            return WHOLE._replace(is_alone=False)
+            return WHOLE._replace(is_alone=False, is_only_teller=False)
+        if self.speaker == "each of its topics":
+            return WHOLE._replace(is_only_teller=self.is_only_teller)
         return WHOLE._replace(tenure=self.tenure) if self.speaker == name else SILENT
 
     def both(self, *emitted: Finding, after_ms: int = 500) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -83,7 +83,7 @@ class AlertmanagerPeer(TargetThread):
                 self._book.take(event, now_ms)
         self._thread.wake()
 
-    def take_over(self, events: Iterable[IncidentEvent]) -> None:
+    def take_over(self, events: Iterable[IncidentEvent], _: Mapping[str, TimestampMs]) -> None:
         """See MirrorQueue."""
         self.put(events)
 

@@ -387,9 +387,9 @@ class TargetPosition:
         told = self._of(event.incident_id)
         return told is not None and told.sequence >= event.sequence
 
-    def is_above_floor(self, event: IncidentEvent) -> bool:
+    def is_above_floor(self, made_ms: TimestampMs) -> bool:
         """Whether an event of the topic was made after the floor."""
-        return event.time_ms > self._floor_ms
+        return made_ms > self._floor_ms
 
     def is_known(self, event: IncidentEvent) -> bool:
         """Whether the target has taken an event of the incident."""

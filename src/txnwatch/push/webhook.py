@@ -23,7 +23,7 @@ import hashlib
 import hmac
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -44,7 +44,7 @@ from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, QueueBound
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import AT_ONCE, NO_TIME, DurationMs, TimestampMs
+from txnwatch.state.model.values import AT_ONCE, LONG_AGO, NO_TIME, DurationMs, TimestampMs
 from txnwatch.state.text import cut, printable
 
 JSON: Final = "application/json"
@@ -194,7 +194,7 @@ class Webhook(TargetThread):
 
     def take_history(self, event: IncidentEvent) -> None:
         """Adds an event of the topic's history, if it is new to the target; at the first start none of them is."""
-        self._add([event], self._position.is_above_floor)
+        self._add([event], lambda of_history: self._position.is_above_floor(of_history.time_ms))
 
     def others_told(self) -> None:
         """See MirrorQueue. What the next take-over has to tell comes again with it."""
@@ -206,9 +206,14 @@ class Webhook(TargetThread):
             self._tries = 0
         self._thread.wake()
 
-    def take_over(self, events: Iterable[IncidentEvent]) -> None:
+    def take_over(self, events: Iterable[IncidentEvent], since_ms: Mapping[str, TimestampMs]) -> None:
         """See MirrorQueue."""
-        self._add(events, lambda event: event.is_open or self._position.is_above_floor(event))
+
+        def is_news(event: IncidentEvent) -> bool:
+            made_ms = max(event.time_ms, since_ms.get(event.incident_id, LONG_AGO))
+            return event.is_open or self._position.is_above_floor(made_ms)
+
+        self._add(events, is_news)
 
     def _add(self, events: Iterable[IncidentEvent], is_news: Callable[[IncidentEvent], bool]) -> None:
         with self._lock:

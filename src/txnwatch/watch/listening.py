@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from txnwatch import __version__
 from txnwatch.sinks.delivery.event_log import SkippedRecords
@@ -39,6 +40,13 @@ _PAUSE_MS = DurationMs(600_000)
 _KEPT_MS = DurationMs(WEEK_MS + DAY_MS)
 
 
+class HeardBeat(NamedTuple):
+    """A heartbeat, and when it was heard by the clock of this process: the two clocks may be minutes apart."""
+
+    beat: Heartbeat
+    at_ms: TimestampMs
+
+
 @dataclass(slots=True)
 class EventListener:
     """The reader of one watch.
@@ -52,12 +60,17 @@ class EventListener:
 
     passed_over: SkippedRecords
     on_heartbeat: Callable[[Heartbeat], None] = lambda _: None
-    heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
+    heartbeats: dict[str, HeardBeat] = field(default_factory=dict)
     history: IncidentHistory | None = None
     _turn: Every[TimestampMs] = field(default_factory=lambda: Every(_PAUSE_MS))
 
-    def events_of(self, records: Iterable[TopicRecord]) -> Iterator[IncidentEvent | Overwritten]:
-        """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten."""
+    def events_of(
+        self, records: Iterable[TopicRecord], *, is_history: bool = False
+    ) -> Iterator[IncidentEvent | Overwritten]:
+        """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten.
+
+        A heartbeat of the topic's history was not heard now, but when it was written.
+        """
         for record in records:
             if self.history is not None:
                 self.history.take(record)
@@ -66,24 +79,31 @@ class EventListener:
                 if record.key is not None:
                     yield Overwritten(record.key)
             elif isinstance(record, Heartbeat):
-                self.heartbeats.pop(record.key, None)
-                self.heartbeats[record.key] = record
-                self.on_heartbeat(record)
-                if len(self.heartbeats) > _MOST:
-                    del self.heartbeats[next(iter(self.heartbeats))]
+                self._hear(record, is_history=is_history)
             else:
                 yield record
         self.passed_over.report_when_due()
 
+    def _hear(self, beat: Heartbeat, *, is_history: bool) -> None:
+        """Takes a heartbeat that is later than the last one of its instance: a copy of an earlier one says nothing."""
+        now_ms, last = self.passed_over.now_ms(), self.heartbeats.pop(beat.key, None)
+        if last is not None and beat.time_ms <= last.beat.time_ms and last.beat.doubt(now_ms) is None:
+            self.heartbeats[beat.key] = last
+            return
+        self.heartbeats[beat.key] = HeardBeat(beat, min(now_ms, beat.time_ms) if is_history else now_ms)
+        self.on_heartbeat(beat)
+        if len(self.heartbeats) > _MOST:
+            del self.heartbeats[next(iter(self.heartbeats))]
+
     def speaker(self, group: tuple[str, str], now_ms: TimestampMs) -> str | None:
         """The instance that speaks for a group: a cluster and the digest of topics; None if none was heard lately."""
-        heard = [
-            beat
-            for beat in self.heartbeats.values()
-            if beat.speaks and beat.group == group and now_ms - beat.time_ms < UNHEARD_MS
+        lately = [
+            heard
+            for heard in self.heartbeats.values()
+            if heard.beat.speaks and heard.beat.group == group and now_ms - heard.at_ms < UNHEARD_MS
         ]
-        last = max(heard, key=lambda beat: beat.time_ms, default=None)
-        return last.instance if last is not None else None
+        last = max(lately, key=lambda heard: heard.at_ms, default=None)
+        return last.beat.instance if last is not None else None
 
     def remove_expired_heartbeats(
         self, retention_ms: DurationMs, now_ms: TimestampMs, bury: Callable[[list[str]], None]
@@ -93,7 +113,7 @@ class EventListener:
             return
         if self.history is not None:
             self.history.forget(TimestampMs(now_ms - _KEPT_MS))
-        old = [key for key, last in self.heartbeats.items() if last.is_expired(retention_ms, now_ms)]
+        old = [key for key, last in self.heartbeats.items() if last.beat.is_expired(retention_ms, now_ms)]
         if old:
             try:
                 bury(old)

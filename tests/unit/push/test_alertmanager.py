@@ -145,7 +145,7 @@ def test_an_alert_of_an_incident_that_another_instance_has_ended_long_ago_is_ren
         delivered(peer, 2)
         clock.now_ms += 2 * DAY_MS
         peer.others_told()
-        peer.take_over([still_open])
+        peer.take_over([still_open], {})
         eventually(lambda: len(receiver.taken) == 2, _LONG_S, "the renewal")
     assert [alert["labels"]["incident"] for alert in alerts_of(receiver.taken[1:])] == [still_open.incident_id]
 
@@ -163,12 +163,12 @@ def test_an_end_that_another_instance_has_told_is_told_as_the_same_alert_or_not_
         told, over = alerts_of(receiver.taken), life[-1]
         with a_peer(receiver, directories[1], clock, LogLines()) as peer:
             peer.others_told()
-            peer.take_over([over])
+            peer.take_over([over], {})
             delivered(peer, 1)
         clock.now_ms += ENDED_FOR_MS + over.time_ms
         with a_peer(receiver, directories[2], clock, LogLines()) as peer:
             peer.others_told()
-            peer.take_over([over])
+            peer.take_over([over], {})
             assert peer.waiting == 0
     again = alerts_of(receiver.taken)[len(told) :]
     assert again == told[-1:]

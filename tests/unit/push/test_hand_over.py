@@ -36,9 +36,9 @@ class Chat:
         self.world, self.log = LedgerWorld(), SharedLog()
         self.running: list[Instance] = []
 
-    def starts(self, name: str, *, speaks: bool = False) -> Instance:
-        """A process begins; its position is that of the former process of its name."""
-        instance = Instance(self, name)
+    def starts(self, name: str, *, speaks: bool = False, ahead_ms: int = 0) -> Instance:
+        """A process begins; its position is that of the former process of its name. Its clock may be ahead."""
+        instance = Instance(self, name, ahead_ms)
         self.running.append(instance)
         self.passes(0)
         instance.lease.held = speaks
@@ -82,18 +82,19 @@ class Chat:
 class Instance:
     """A ledger, its lease, and its targets."""
 
-    def __init__(self, chat: Chat, name: str) -> None:
+    def __init__(self, chat: Chat, name: str, ahead_ms: int) -> None:
         self.chat, self.lease, world = chat, FakeLease(), chat.world
         self.lease.held = False
         directory = self.directory = chat.directory / name
         directory.mkdir(exist_ok=True)
         file = PushFile(webhook=[WebhookTarget(name="chat", url=chat.receiver.url)])
-        self.targets = PushTargets(file, directory, lambda: world.now_ms, LogLines())
+        self.targets = PushTargets(file, directory, lambda: world.now_ms + ahead_ms, LogLines())
         self.targets.may_send = lambda: False
         self.targets.start()
         (self.hook,) = self.targets.queues
         self.gate = SpeakerGate(self.lease, FakeLease, world.reports.append, lambda: world.now_ms / 1000)
-        self.ledger = world.another(chat.log, role=self.gate.role, name=name, mirrors=self.targets.queues)
+        mirrors = self.targets.queues
+        self.ledger = world.another(chat.log, role=self.gate.role, name=name, mirrors=mirrors, ahead_ms=ahead_ms)
         list(self.targets.seen(chat.log.records, world.origin))
         self.goes_on()
 
@@ -162,6 +163,22 @@ def test_an_opening_that_the_killed_speaker_had_not_pushed_is_told_once(
     assert chat.told() == [("unheard", OPENED)]
     chat.passes(HOUR_MS)
     assert chat.told() == []
+
+
+@pytest.mark.parametrize("ahead_ms", [-300_000, 300_000])
+def test_an_end_that_the_killed_speaker_had_not_pushed_is_told_although_the_clocks_are_apart(
+    chat: Chat, ahead_ms: int
+) -> None:
+    one, other = chat.starts("one", speaks=True), chat.starts("two", ahead_ms=ahead_ms)
+    chat.passes(HOUR_MS)
+    candidate = chat.hang("over")
+    assert chat.told() == [("over", OPENED)]
+    does_not_answer(chat, one)
+    chat.end(candidate)
+    one.stops()
+    answers(chat)
+    other.speaks(after_ms=10_000)
+    assert sorted(chat.told()) == [("over", RESOLVED), ("unheard", OPENED)]
 
 
 def test_after_an_orderly_hand_over_the_open_incident_and_a_young_end_are_told_again(

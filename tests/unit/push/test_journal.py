@@ -35,8 +35,8 @@ def test_what_was_taken_is_known_after_a_restart(tmp_path: Path) -> None:
 
 def test_what_was_made_before_the_first_start_is_below_the_floor(tmp_path: Path) -> None:
     position, over = position_in(tmp_path / "position"), a_life("incident")[-1]
-    assert not position.is_above_floor(over)
-    assert position.is_above_floor(replace(over, time_ms=NOW_MS + 1)), "it ended since"
+    assert not position.is_above_floor(over.time_ms)
+    assert position.is_above_floor(TimestampMs(NOW_MS + 1)), "it ended since"
 
 
 def test_a_floor_is_only_raised_and_outlives_a_restart(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_floor_is_only_raised_and_outlives_a_restart(tmp_path: Path) -> None:
         position.keep_floor()
     again = position_in(tmp_path / "position")
     ends = [replace(over, time_ms=NOW_MS + after_ms) for after_ms in (60_000, 60_001)]
-    assert [again.is_above_floor(end) for end in ends] == [False, True]
+    assert [again.is_above_floor(end.time_ms) for end in ends] == [False, True]
 
 
 def test_a_floor_that_rises_with_each_micro_batch_is_written_once_a_minute(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_what_happened_while_the_process_was_away_is_new(tmp_path: Path) -> None
     position_in(tmp_path / "position")
     later = [replace(event, time_ms=NOW_MS + event.sequence) for event in a_life("incident")]
     again = position_in(tmp_path / "position")
-    assert all(again.is_above_floor(event) for event in later)
+    assert all(again.is_above_floor(event.time_ms) for event in later)
 
 
 @pytest.mark.parametrize("cut", range(2, 40, 3))
@@ -112,8 +112,8 @@ def test_an_incident_that_ended_long_ago_makes_place_and_is_still_not_new(tmp_pa
     again = position_in(tmp_path / "position")
     assert len((tmp_path / "position").read_text().splitlines()) < 2 * MOST_KEPT + 2_000
     assert accepted(still_open, again)
-    assert all(accepted(event, again) or not again.is_above_floor(event) for event in ended)
-    assert again.is_above_floor(replace(over, time_ms=ended[-1].time_ms + 1))
+    assert all(accepted(event, again) or not again.is_above_floor(event.time_ms) for event in ended)
+    assert again.is_above_floor(TimestampMs(ended[-1].time_ms + 1))
 
 
 def test_a_disk_that_is_full_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:

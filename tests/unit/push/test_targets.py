@@ -71,7 +71,7 @@ def test_nothing_is_sent_and_nothing_waits_while_another_instance_speaks(tmp_pat
             assert (hook.waiting, hook.tally, failing_targets([hook])) == (0, DeliveryCounts(0), [])
             targets.may_send = lambda: True
             assert hook.waiting == 3
-            hook.take_over([])
+            hook.take_over([], {})
             eventually(lambda: len(receiver.taken) == 3, _LONG_S, "the events")
         finally:
             targets.stop()

@@ -135,7 +135,7 @@ def test_a_restart_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
         with a_webhook(receiver, tmp_path, clock) as webhook:
             for event in topic:
                 webhook.take_history(event)
-            webhook.take_over([life[2], other[2]])
+            webhook.take_over([life[2], other[2]], {})
             assert all_taken(receiver, 5)
             eventually(lambda: webhook.waiting == 0, _LONG_S, "an empty queue")
     assert ids_of(receiver.received) == [event.event_id for event in topic]
@@ -165,7 +165,7 @@ def test_a_first_start_tells_about_open_incidents_only(tmp_path: Path) -> None:
     with receiving() as receiver, a_webhook(receiver, tmp_path, clock) as webhook:
         for event in (*history, open_now):
             webhook.take_history(event)
-        webhook.take_over([history[-1], open_now])
+        webhook.take_over([history[-1], open_now], {})
         assert all_taken(receiver, 1) == [open_now.event_id]
         eventually(lambda: webhook.waiting == 0, _LONG_S, "an empty queue")
         assert len(receiver.received) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.heartbeats import NOW_MS, a_heartbeat
@@ -9,6 +11,7 @@ from support.log_lines import LogLines
 from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.incidents.speaking import UNHEARD_MS
+from txnwatch.state.model.values import DAY_MS, TimestampMs
 from txnwatch.watch.listening import EventListener
 
 GROUP = ("cluster", "digest")
@@ -28,5 +31,35 @@ CASES: dict[str, tuple[list[Heartbeat], str | None]] = {
 @pytest.mark.parametrize(("heard", "speaker"), CASES.values(), ids=CASES.keys())
 def test_the_speaker_is_the_last_instance_that_says_so(heard: list[Heartbeat], speaker: str | None) -> None:
     listener = EventListener(SkippedRecords(LogLines().warning, lambda: NOW_MS))
-    assert list(listener.events_of(heard)) == []
+    assert list(listener.events_of(heard, is_history=True)) == []
     assert listener.speaker(GROUP, NOW_MS) == speaker
+
+
+@pytest.mark.parametrize("apart_ms", [-600_000, 600_000])
+def test_a_speaker_whose_clock_is_minutes_apart_is_heard(apart_ms: int) -> None:
+    now_ms = NOW_MS
+    listener = EventListener(SkippedRecords(LogLines().warning, lambda: now_ms))
+    beat = a_heartbeat(topics_digest="digest", speaks=True, time_ms=NOW_MS + apart_ms)
+    assert list(listener.events_of([beat])) == []
+    now_ms = TimestampMs(NOW_MS + UNHEARD_MS - 1)
+    assert listener.speaker(GROUP, now_ms) == beat.instance
+    now_ms = TimestampMs(NOW_MS + UNHEARD_MS)
+    assert listener.speaker(GROUP, now_ms) is None
+
+
+def test_a_copy_of_an_earlier_heartbeat_says_nothing() -> None:
+    """Its signature is valid: whoever may write the topic can write it again, also in another order."""
+    heard: list[Heartbeat] = []
+    listener = EventListener(SkippedRecords(LogLines().warning, lambda: NOW_MS), heard.append)
+    first, last = (replace(FIRST, time_ms=NOW_MS - ago_ms) for ago_ms in (10_000, 5_000))
+    for beat in (first, last, last, first, last):
+        assert list(listener.events_of([beat])) == []
+    assert heard == [first, last]
+
+
+def test_a_heartbeat_of_the_future_does_not_hide_the_next_one() -> None:
+    heard: list[Heartbeat] = []
+    listener = EventListener(SkippedRecords(LogLines().warning, lambda: NOW_MS), heard.append)
+    forged = replace(FIRST, time_ms=NOW_MS + DAY_MS)
+    assert list(listener.events_of([forged, FIRST])) == []
+    assert heard == [forged, FIRST]

@@ -23,7 +23,9 @@ class SilentAfterTheList:
 
     def list_topics(self, timeout: float) -> Any:
         assert timeout > 0
-        return SimpleNamespace(topics=dict.fromkeys(self.topics), brokers={1: None})
+        return SimpleNamespace(
+            topics=dict.fromkeys(self.topics, SimpleNamespace(partitions={0: None})), brokers={1: None}
+        )
 
     def create_topics(self, topics: Sequence[Any], **_: object) -> dict[str, Future[None]]:
         return {topic.topic: Future() for topic in topics}

@@ -18,6 +18,7 @@ from txnwatch.state.incidents.heartbeat import (
     last_of_each,
     uncovered,
     undetected,
+    unspoken,
     unwatched,
 )
 
@@ -154,3 +155,19 @@ def test_the_last_plausible_heartbeat_of_each_instance_counts(found: list[Heartb
             assert beat.time_ms == max(one.time_ms for one in plausible)
     doubts = [beat.doubt(NOW_MS) is not None for beat in last]
     assert doubts == sorted(doubts)
+
+
+AHEAD = {"time_ms": NOW_MS + AHEAD_MS + 1, "evaluated_ms": NOW_MS + AHEAD_MS + 1}
+OTHERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "is silent, too": ({"speaks": False}, ["cluster"]),
+    "publishes": ({"speaks": True}, []),
+    "publishes, and its clock is ahead": ({"speaks": True, **AHEAD}, []),
+    "is silent, and its clock is ahead": ({"speaks": False, **AHEAD}, ["cluster"]),
+    "publishes, and has other topics": ({"speaks": True, "topics_digest": "other"}, ["cluster"]),
+}
+
+
+@pytest.mark.parametrize(("other", "nobody_in"), OTHERS.values(), ids=OTHERS.keys())
+def test_beside_a_silent_watcher_somebody_has_to_publish(other: dict[str, Any], nobody_in: list[str]) -> None:
+    silent = watcher(topics_digest="digest", speaks=False)
+    assert unspoken([silent, watcher("b", **{"topics_digest": "digest", **other})], NOW_MS) == nobody_in
