@@ -88,6 +88,7 @@ def test_messages_that_are_held_up_do_not_count(browser: Any) -> None:
         tab.until("All clear.", within_s=15.0)
 
 
+@pytest.mark.long
 def test_without_a_stream_the_page_asks_every_5_s_and_the_stream_comes_back(browser: Any, serve: Serve) -> None:
     """All streams are taken, by one address. The page tries the stream again after 6 s instead of 30 s."""
     url = serve(a_calm_cluster())

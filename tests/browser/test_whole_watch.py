@@ -57,6 +57,7 @@ def test_an_idle_cluster_is_clear_all_the_time(browser: Any, shared_watch: Share
         assert tab.said == []
 
 
+@pytest.mark.long
 def test_while_the_brokers_are_away_nothing_is_known(browser: Any, shared_watch: SharedWatch) -> None:
     """From the last barrier that the broker has answered, the page has 15 s and a moment to draw.
 

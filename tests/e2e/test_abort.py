@@ -25,6 +25,7 @@ from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
 from support.raw_producer import RawProducer
 from support.recording_sink import RecordingTopic
+from support.seeds import in_proportion
 from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
@@ -48,7 +49,7 @@ THE_WATCH_WAS_FASTER = (
     "it does not hang",
     "another event of the incident came first; run the command again",
 )
-RACES = 36
+RACES = in_proportion(12)
 CHANCES = 5
 
 

@@ -21,6 +21,7 @@ SEEN_S = 60.0
 AUDITED_S = 180.0  # the first audit comes a minute after the watch is ready
 
 
+@pytest.mark.long
 def test_a_hang_and_the_finding_that_explains_it_name_each_other(
     shared_watch: SharedWatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

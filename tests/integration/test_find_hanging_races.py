@@ -16,7 +16,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
-LOOKS_S = 8.0
+LOOKS_S = 4.0
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from support.seeds import in_proportion
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 
-TOPICS = in_proportion(8)
+TOPICS = in_proportion(4)
 LOOKS = 50
 TOPICS_FOR_A_MUTANT = 8
 NOTICED = [

@@ -66,6 +66,7 @@ def an_older_controller(clusters: Clusters, tmp_path: Path) -> Iterator[OlderCon
     clusters.end("older")
 
 
+@pytest.mark.long
 def test_a_restart_that_keeps_the_leader_epoch_is_seen_by_its_connection(
     controller: OlderController, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def history(cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
     return partition, hung
 
 
+@pytest.mark.long
 def test_a_micro_batch_that_is_repeated_replaces_its_files_of_state(spark: SparkSession, tmp_path: Path) -> None:
     """Without an error Spark keeps those of the first run if the file system does not replace a file."""
     (tmp_path / "in").mkdir()
