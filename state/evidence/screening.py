@@ -297,6 +297,15 @@ def open_data(
     )
 
 
+def open_places(
+    producer_id: ProducerId, partitions: Collection[TopicPartition], readings: Iterable[PartitionReading]
+) -> frozenset[str] | None:
+    """Where the data of a transaction is open, of its partitions; None if one of them was not read."""
+    data = open_data(producer_id, readings, among=partitions)
+    is_known = set(partitions) == {*data.open, *data.closed}
+    return frozenset(map(str, data.open)) if is_known else None
+
+
 # Time-based verdicts: what proves one, and which broker to ask.
 #
 # A command that looks once has not observed the state over time. It has stamps of the coordinator and its own clock,

@@ -10,7 +10,7 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, PublishedEvents
@@ -42,13 +42,19 @@ class Telling(NamedTuple):
     published_by: str | None = None
 
 
-def tell_found(origin: Origin, event: IncidentEvent, blocked: Sequence[PartitionReplicas] = ()) -> Telling:
+def tell_found(
+    origin: Origin,
+    event: IncidentEvent,
+    blocked: Sequence[PartitionReplicas] = (),
+    is_open: Container[str] | None = None,
+) -> Telling:
     """The statements about a finding of this command; the events topic is read only for an unknown outcome.
 
-    `blocked` has those of its partitions on which no marker can be written.
+    `blocked` has those of its partitions on which no marker can be written, and `is_open` those on which its data is
+    open; None if that is not known.
     """
     if event.verdict is not Verdict.HANGING or event.expected_outcome is not ExpectedOutcome.UNKNOWN:
-        return Telling(tell(event, blocked=blocked))
+        return Telling(tell(event, is_open=is_open, blocked=blocked))
     published, own = origin.published(), words_of_outcome(event)
     said = said_about(event, published.events)
     if said is None or said.expected_outcome is ExpectedOutcome.UNKNOWN or not _is_same_data(said, event):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ from txnwatch.cli.output import (
     row_of,
 )
 from txnwatch.state.evidence.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
-from txnwatch.state.evidence.screening import FOREIGN, Search, held_by
+from txnwatch.state.evidence.screening import FOREIGN, Search, held_by, open_places
 from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import named, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
@@ -129,12 +129,14 @@ class _Found(NamedTuple):
 
     Attributes:
         blocked: those of its partitions on which no marker can be written.
+        is_open: those of its partitions on which its data is open; None if that is not known.
     """
 
     event: IncidentEvent
     holds: list[Hold]
     blocked: Sequence[PartitionReplicas]
     written: Written | None = None
+    is_open: Container[str] | None = None
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -206,6 +208,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
                 *(origin, named(hurt.added_to(finding.event), origin.owners), hurt),
                 written_at=finding.written,
                 blocked=finding.blocked,
+                is_open=finding.is_open,
             )
             for finding, hurt in with_hurt
         ],
@@ -320,7 +323,8 @@ def _findings(origin: Origin, search: Search, wanted: set[TopicPartition] | None
             read = [search.readings[partition] for partition in sorted(held) if partition in search.readings]
             event = transaction_event(origin, transaction, confirmed, now_ms)
             blocked = search.at_risk.of(*held_by(confirmed.description)).blocked
-            findings.append(_Found(event, holds_of(transaction.producer_id, read), blocked))
+            is_open = open_places(transaction.producer_id, held, read)
+            findings.append(_Found(event, holds_of(transaction.producer_id, read), blocked, is_open=is_open))
         else:
             elsewhere += 1
     return findings, elsewhere
@@ -346,9 +350,10 @@ def found_row(
     hurt: Hurt,
     written_at: Written | None = None,
     blocked: Sequence[PartitionReplicas] = (),
+    is_open: Container[str] | None = None,
 ) -> FoundRow:
-    """One finding as a row; on `blocked` no marker can be written."""
-    telling = tell_found(origin, event, blocked)
+    """One finding as a row; on `blocked` no marker can be written, and on `is_open` its data is open."""
+    telling = tell_found(origin, event, blocked, is_open)
     since_ms: TimestampMs | None = event.open_since_ms
     if written_at is not None and written_at.stamp_ms is not None:
         since_ms = written_at.at_ms(event.time_ms)

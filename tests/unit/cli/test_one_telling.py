@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.hung_spans import NAME, NOW_MS, ORDERS, OWNERS, PRODUCER, a_hang, a_live_one
+from support.hung_spans import EPOCH, NAME, NOW_MS, ORDERS, OWNERS, PRODUCER, a_hang, a_live_one
 from support.page_world import PageWorld
 from txnwatch.cli import status
 from txnwatch.cli.explanation import Explanation, end_of, of_id, of_partition
@@ -22,11 +22,12 @@ from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.sinks.delivery.redis_views import RedisIncidents
 from txnwatch.state.evidence.hurt_groups import Hurt
-from txnwatch.state.evidence.screening import ExpectedEnd, Search
+from txnwatch.state.evidence.screening import ExpectedEnd, Search, open_places
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import ConnectSetting, ConnectUse, ExpectedOutcome, IncidentEvent, IncidentStatus
 from txnwatch.state.model.partition_replicas import PartitionReplicas, PlacesAtRisk
+from txnwatch.state.model.ports import ActiveProducer, PartitionReading
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
 from txnwatch.state.model.values import log_numbered
 from txnwatch.state.model.verdicts import (
@@ -158,6 +159,29 @@ def test_a_live_transaction_is_told_alike(verdict: Verdict) -> None:
         assert explained.next is None, "nothing to paste: its partitions need leaders"
     else:
         assert (explained.next or "").startswith("txnwatch fence --transactional-id checkout-1 ")
+
+
+OPEN = ActiveProducer(PRODUCER, EPOCH, 0, NOW_MS, 0, 4)
+READ: dict[str, tuple[list[PartitionReading], str]] = {
+    "nothing was read": ([], "Markers are missing on 1 partition."),
+    "its data is open": ([PartitionReading(ORDERS, producers=(OPEN,))], "Markers are missing on 1 partition"),
+    "another marker has ended its data": ([PartitionReading(ORDERS)], "its data has ended"),
+}
+
+
+@pytest.mark.parametrize(("readings", "why"), READ.values(), ids=READ.keys())
+def test_where_the_data_of_a_stuck_transaction_has_ended_is_told_alike(
+    readings: list[PartitionReading], why: str
+) -> None:
+    event, (candidate, proof) = live(Verdict.STUCK_PREPARE), a_live_one(Verdict.STUCK_PREPARE)
+    assert proof.description is not None
+    known = DescribedWithLog(proof.description, [], None, log_numbered(3))
+    explained = of_id(ORIGIN, known, readings, NOW_MS, Search(overdue=[(candidate, proof)]))
+    is_open = open_places(PRODUCER, proof.description.partitions, readings)
+    row = found_row(ORIGIN, event, Hurt({}, ()), is_open=is_open)
+    said = sentences(row.told, StatementKind.WHY)["why"]
+    assert why in said
+    assert said in sentences(explained.told, StatementKind.WHY)["why"]
 
 
 @pytest.mark.parametrize(("reason", "outcome", "owner"), HANGS)
