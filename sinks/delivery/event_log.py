@@ -40,7 +40,7 @@ Decoder = Callable[[bytes], IncidentEvent]
 class EventLog:
     """Reads the topic from its beginning. It joins no group and commits nothing."""
 
-    _is_refused = _has_begun_anew = False
+    _is_refused = False
     _connection_error = _place = ""
     _ends: Mapping[int, int] = {}
 
@@ -62,7 +62,7 @@ class EventLog:
         self._topic, self._decode, self._keys = topic, decode, keys
         self._timeout_s, self._report = timeout_s, report
         self._said = Said[str]()
-        self._undecoded: deque[Message] = deque()
+        self._undecoded: deque[Message | None] = deque()  # None is where the topic begins anew
         self._next: dict[int, int] = {}
         self._consumer = Consumer(
             {
@@ -179,7 +179,8 @@ class EventLog:
         """Keeps a record, and what follows it. The end of a partition follows markers, which are no messages."""
         number, offset, error = message.partition() or 0, message.offset() or 0, message.error()
         is_place = error is None or error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
-        self._has_begun_anew |= is_place and offset < self._next.get(number, 0)
+        if is_place and offset < self._next.get(number, 0):
+            self._undecoded.append(None)
         if error is None:
             self._undecoded.append(message)
             self._next[number] = offset + 1
@@ -213,12 +214,13 @@ class EventLog:
             raise BrokerError(f"events topic {self._topic!r}: {error.str()}{hint}")
 
     def _decoded(self) -> Iterator[TopicRecord]:
-        if self._has_begun_anew:
-            self._has_begun_anew = False
-            yield Overwritten(None)
         while self._undecoded:
             message = self._undecoded[0]
             record: TopicRecord | None
+            if message is None:
+                self._undecoded.popleft()
+                yield Overwritten(None)
+                continue
             try:
                 record = self._found(message)
             except RegistryUnavailableError as exc:

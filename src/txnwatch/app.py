@@ -134,7 +134,8 @@ class Watch:
         self.owners = read_owners(self.settings.owners_file)
         self._push = PushTargets(self.named.push or NO_TARGETS, self.files.directory, wall_clock_ms, self.log)
         self._source = SourceLink(self.files.driver_file)
-        self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
+        is_signed = self.named.keys is not None
+        self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms), is_signed=is_signed)
         self.options = parse_options(self._source_options())
         self.certificates = CertificateFiles(self.options.security.tls)
         self.metrics = Metrics(wall_clock_ms)

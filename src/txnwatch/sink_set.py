@@ -302,7 +302,11 @@ class SinkSet:
                 counts.update(self._abort.counts)
             if self._ledger is not None:
                 counts.update(self._ledger.counts)
-                self._ledger.deliver_last(self._leases.close)
-        until_s = time.monotonic() + _LAST_REQUESTS_S  # then the lease is another one's
-        self.push.may_send = lambda: time.monotonic() < until_s
+                self._ledger.deliver_last(self._hand_over)
         return counts
+
+    def _hand_over(self) -> None:
+        """Leaves the groups of the leases: another instance speaks soon."""
+        until_s = time.monotonic() + _LAST_REQUESTS_S
+        self.push.may_send = lambda: time.monotonic() < until_s
+        self._leases.close()

@@ -195,26 +195,11 @@ class Book:
             self._ended_here.discard(incident_id)
         taken = self.content_of(record, now_ms)
         self.store.adopt(taken, now_ms)
-        self._compare(record, taken)
-        return taken
-
-    def read_again(self, record: IncidentEvent, now_ms: TimestampMs, *, is_repeated: bool) -> None:
-        """Takes a record that is not the next of its incident, and is not adopted.
-
-        One that is repeated is the answer of the speaker to a record of another writer: the topic is as it was.
-        """
-        incident = self.store.known[record.incident_id]
-        if is_repeated and record.sequence == incident.sequence:
-            self._compare(record, self.content_of(record, now_ms))
-        else:
-            self.untold.mark(record.incident_id)
-
-    def _compare(self, record: IncidentEvent, taken: IncidentEvent) -> None:
-        """Marks an incident as untold if its last record does not tell what this process knows."""
         if not record.is_open or (taken.is_open and not differs(record, taken)):
-            self.untold.told(record.incident_id)
+            self.untold.told(incident_id)
         else:
-            self.untold.mark(record.incident_id)
+            self.untold.mark(incident_id)
+        return taken
 
     def is_told_by(self, record: IncidentEvent, now_ms: TimestampMs, *, is_signed: bool) -> bool:
         """Whether a record tells what this process knows of its incident: two speakers do not repeat it in turn.
@@ -344,6 +329,8 @@ class Book:
             self._told.setdefault(opened.incident_id, self._told[before])
         if candidate is not None:
             self.findings.transactions[opened.incident_id] = candidate
+        elif opened.verdict == Verdict.STRAY_WRITE:
+            self.findings.stray_writes.add(opened.incident_id)
         elif opened.span is not None:
             self.findings.published_as(opened.span, opened.incident_id)
 

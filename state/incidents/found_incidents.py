@@ -18,7 +18,7 @@ from txnwatch.state.evidence.outcome import Outcome, is_settled, known_outcome, 
 from txnwatch.state.evidence.proven_hang import ProvenHang, agreed, is_same_data, unconfirmed
 from txnwatch.state.incidents import event_builder
 from txnwatch.state.incidents.abort_protocol import closing_marker
-from txnwatch.state.incidents.book import Book
+from txnwatch.state.incidents.book import Book, is_same_span
 from txnwatch.state.incidents.checking import OpenChecks, Surroundings, changed
 from txnwatch.state.incidents.claims import differs, found_too, with_newer_verdict
 from txnwatch.state.incidents.confirm import (
@@ -153,6 +153,8 @@ class SpanIncidents:
             if isinstance(stray, StrayWrite):
                 event = event_builder.stray_event(self.book.origin, stray, now_ms, self.book.looks)
                 incident = store.open_span(stray.topic_id, stray.partition, stray.producer_id)
+                if incident is not None and incident.verdict == Verdict.STRAY_WRITE and is_same_span(incident, event):
+                    self.book.findings.stray_writes.add(incident.incident_id)  # another instance has told it first
                 then = self.book.step(incident, Happening.STRAY_WRITE)
                 if then is not NextStep.OPEN or self.book.is_published(event):
                     continue

@@ -41,6 +41,7 @@ MOST_NAMES: Final = 3
 MOST_NAME: Final = 300
 MISSED_MS: Final = DurationMs(86_400_000)
 AHEAD_MS: Final = DurationMs(60_000)  # how far another machine's clock may be ahead of ours
+MOST_AHEAD_MS: Final = DurationMs(3_600_000)  # a clock that is more ahead than that says nothing about anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,13 +272,14 @@ def unwatched(clusters: Iterable[str], last: Iterable[Heartbeat], now_ms: Timest
 def unspoken(last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[str]:
     """The clusters with active watchers of the same topics of which none publishes events.
 
-    One whose clock is ahead may be the one that does: it says so, and nothing shows that it is not active.
+    One whose clock is ahead by an hour at most may be the one that does: it says so, and nothing shows that it is not
+    active.
     """
     by_topics: dict[tuple[str, str | None], list[bool | None]] = {}
     for beat in last:
         if beat.is_active(now_ms):
             by_topics.setdefault(beat.group, []).append(beat.speaks)
-        elif beat.speaks and beat.doubt(now_ms) is not None:
+        elif beat.speaks and AHEAD_MS < beat.time_ms - now_ms <= MOST_AHEAD_MS:
             by_topics.setdefault(beat.group, []).append(None)
     return sorted({cluster_id for (cluster_id, _), speak in by_topics.items() if set(speak) == {False}})
 

@@ -40,12 +40,10 @@ class TakenRecord(NamedTuple):
     Attributes:
         is_own: whether this process has written it.
         is_next: whether its sequence is above all of its incident before it.
-        is_repeated: whether it is the same as the record that was the last next one of its incident.
     """
 
     is_own: bool
     is_next: bool
-    is_repeated: bool = False
 
 
 @dataclass(slots=True)
@@ -73,7 +71,6 @@ class IncidentStore:
     _spans: dict[SpanKey, str] = field(default_factory=dict)
     _on_topic: dict[str, int] = field(default_factory=dict)
     _first: dict[str, int] = field(default_factory=dict)  # the sequence whose first record on the topic is ours
-    _last: dict[str, IncidentEvent] = field(default_factory=dict)  # the record with the highest sequence on the topic
     _in_flight: dict[str, dict[int, IncidentEvent]] = field(default_factory=dict)  # by incident and sequence
     _ended: dict[str, EndedIncident] = field(default_factory=dict)
     _spent: list[IncidentEvent] = field(default_factory=list)
@@ -91,7 +88,6 @@ class IncidentStore:
                 continue
             if event.sequence > self._last_on_topic(incident_id):
                 self._on_topic[incident_id] = self._first[incident_id] = event.sequence
-                self._last[incident_id] = event
             if event.sequence > self.sequence(incident_id):
                 self.known.pop(incident_id, None)
                 self._ended.pop(incident_id, None)
@@ -135,7 +131,6 @@ class IncidentStore:
             self._heard_ms,
             self.ended_since_ms,
             self._first,
-            self._last,
             self._in_flight,
         )
         for by_incident in kept:
@@ -175,7 +170,8 @@ class IncidentStore:
         self._on_topic.pop(incident_id, None)
         self._ended[incident_id] = EndedIncident(SPENT_SEQUENCE, now_ms, now_ms)
         is_end_unread = incident is not None and not incident.is_open and self._sent(incident) is not None
-        self._in_flight.pop(incident_id, None)
+        for kept in (self._in_flight, self._first, self.ended_since_ms, self._heard_ms):
+            kept.pop(incident_id, None)
         if incident is not None and incident.is_open:
             self._release(incident)
         elif event.is_open and not event.is_spent:  # no other instance would end this incident
@@ -331,14 +327,11 @@ class IncidentStore:
         if record.sequence >= before:
             self._on_topic[incident_id] = record.sequence
         is_own, is_next = sent is not None and record == sent, record.sequence > before
-        is_repeated = record == self._last.get(incident_id)
-        if is_next:
-            self._last[incident_id] = record
         if is_own:
             self._forget_sent(record)
             if is_next:
                 self._first[incident_id] = record.sequence
-        return TakenRecord(is_own, is_next, is_repeated)
+        return TakenRecord(is_own, is_next)
 
     def _forget_sent(self, event: IncidentEvent) -> None:
         sent = self._in_flight[event.incident_id]

@@ -184,8 +184,9 @@ class Ledger:
 
     def hears(self, record: IncidentEvent) -> bool:
         """Whether a record of another writer is taken as that of a speaker: its outcome is kept as heard."""
-        is_alone = self._role.is_alone if record.topic is not None else self._role.is_only_teller
-        return not (self.speaks and is_alone) or (self.is_signed and self.book.is_by_census(record))
+        incident = self.store.known.get(record.incident_id, record)
+        is_alone = self._role.is_alone if incident.topic is not None else self._role.is_only_teller
+        return not (self.speaks and is_alone) or (self.is_signed and self.book.is_by_census(incident))
 
     def _is_answered(self, record: IncidentEvent, now_ms: TimestampMs) -> bool:
         """Whether this instance tells its own state of an incident again, because of a record of another writer.
@@ -328,6 +329,8 @@ class Ledger:
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
                 self.store.hide(record)
+                if record.incident_id is None:
+                    self.book.untold.begin_all_anew()
             else:
                 yield from self._take(record, now_ms)
         for incident_id in self.store.take_hidden():
@@ -373,7 +376,7 @@ class Ledger:
             self.checks.due_ms = now_ms
             yield Show(self.book.adopt(record, now_ms))
         elif incident is not None:
-            self.book.read_again(record, now_ms, is_repeated=taken.is_repeated and not self.speaks)
+            self.book.untold.mark(record.incident_id)
 
     def _take_name(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
         """Lets a hang that was found here go on under the id of a record, if that is an earlier one."""

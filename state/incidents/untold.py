@@ -57,6 +57,10 @@ class UntoldIncidents:
         """The incident is about something else now: the first answer about it comes at once."""
         self._answers.pop(incident_id, None)
 
+    def begin_all_anew(self) -> None:
+        """The topic is empty: nobody is answered on it."""
+        self._answers.clear()
+
     def told(self, incident_id: str) -> None:
         """The topic says what this process knows."""
         kept: tuple[dict[str, Any], ...] = (self._left, self._openings, self._findings)

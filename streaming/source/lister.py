@@ -262,6 +262,8 @@ class Lister:
         scan_interval_ms = self._scan_interval.largest_ms(self._cluster, time.monotonic())
         looked = self._looked(previous)
         data = [partition for partition in self._data_partitions() if partition not in looked]
+        # By the same metadata as `data`, or a topic that is shown again in between would count as deleted.
+        unanswered = {**self._missing(previous, is_data), **self._hidden(previous, named)}
         starts = self._starts(previous, [*data, *self._coordinator_partitions()])
         answers = self._answers(self._ask(data), starts)
         looked |= _not_yet_scanned(previous, answers)
@@ -273,8 +275,8 @@ class Lister:
         if log_partitions is None:
             return None
         answers.update(self._answers(self._with_connections(self._ask(log_partitions)), starts))
-        answers.update(self._missing(previous))
-        answers.update(self._hidden(previous, named))
+        answers.update(self._missing(previous, is_log))
+        answers.update(unanswered)
         if answers and not any(answer.end is not None for answer in answers.values()):
             return None
         access = self.options.coordinator_access
@@ -373,12 +375,15 @@ class Lister:
             count > 0 and name == TRANSACTION_STATE_TOPIC and not is_shown
         )
 
-    def _missing(self, previous: SourceOffset) -> dict[TopicPartition, ListedPartition]:
-        """Watched partitions of missing topics: they stay, without an answer."""
+    def _missing(
+        self, previous: SourceOffset, is_kind: Callable[[TopicPartition], bool]
+    ) -> dict[TopicPartition, ListedPartition]:
+        """Watched partitions of missing topics, of a kind: they stay, without an answer."""
         return {
             partition: ListedPartition(at.topic_id, None)
             for partition, at in previous.positions.items()
-            if self.is_missing(partition.topic) and (not is_data(partition) or self.options.wants(partition.topic))
+            if is_kind(partition) and self.is_missing(partition.topic)
+            if not is_data(partition) or self.options.wants(partition.topic)
         }
 
     def _hidden(self, previous: SourceOffset, named: set[TopicPartition]) -> dict[TopicPartition, ListedPartition]:

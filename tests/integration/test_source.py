@@ -71,13 +71,12 @@ def history(cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
 @pytest.mark.long
 def test_a_micro_batch_that_is_repeated_replaces_its_files_of_state(spark: SparkSession, tmp_path: Path) -> None:
     """Without an error Spark keeps those of the first run if the file system does not replace a file."""
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "lines.txt").write_text("a\nb\n")
+    (tmp_path / "lines.txt").write_text("a\nb\n")
 
     def run() -> dict[str, int]:
-        counted = spark.readStream.text(str(tmp_path / "in")).groupBy("value").count()
-        writing = counted.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
-        assert writing.trigger(availableNow=True).start().awaitTermination(BATCH_S)
+        counted = spark.readStream.text(str(tmp_path / "*.txt")).groupBy("value").count()
+        writing = counted.writeStream.format("noop").outputMode("update").trigger(availableNow=True)
+        assert writing.option("checkpointLocation", str(checkpoint)).start().awaitTermination(BATCH_S)
         return {str(file): file.stat().st_ino for file in checkpoint.glob("state/0/*/*.changelog")}
 
     checkpoint = tmp_path / "checkpoint"

@@ -18,6 +18,7 @@ from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import (
     DAY_MS,
+    LONG_AGO,
     TRANSACTION_STATE_TOPIC,
     WEEK_MS,
     DurationMs,
@@ -41,10 +42,16 @@ _KEPT_MS = DurationMs(WEEK_MS + DAY_MS)
 
 
 class HeardBeat(NamedTuple):
-    """A heartbeat, and when it was heard by the clock of this process: the two clocks may be minutes apart."""
+    """The last heartbeat of an instance that was read.
+
+    Attributes:
+        at_ms: when it was heard by the clock of this process: the two clocks may be minutes apart.
+        latest_ms: the latest time in a heartbeat of the instance, and never in the future.
+    """
 
     beat: Heartbeat
     at_ms: TimestampMs
+    latest_ms: TimestampMs
 
 
 @dataclass(slots=True)
@@ -53,13 +60,15 @@ class EventListener:
 
     Attributes:
         passed_over: the counter of records that are not events.
-        on_heartbeat: called with each heartbeat.
+        on_heartbeat: called with each heartbeat; if they are signed, not with a copy of an earlier one.
+        is_signed: whether each heartbeat is of a watcher that has the key.
         heartbeats: the last heartbeat of each instance, by the record's key.
         history: counts the incidents of the topic for the page; None if there is no page.
     """
 
     passed_over: SkippedRecords
     on_heartbeat: Callable[[Heartbeat], None] = lambda _: None
+    is_signed: bool = False
     heartbeats: dict[str, HeardBeat] = field(default_factory=dict)
     history: IncidentHistory | None = None
     _turn: Every[TimestampMs] = field(default_factory=lambda: Every(_PAUSE_MS))
@@ -85,13 +94,13 @@ class EventListener:
         self.passed_over.report_when_due()
 
     def _hear(self, beat: Heartbeat, *, is_history: bool) -> None:
-        """Takes a heartbeat that is later than the last one of its instance: a copy of an earlier one says nothing."""
+        """Takes a heartbeat. A signature stays valid, so anyone who may write the topic can write a copy of it."""
         now_ms, last = self.passed_over.now_ms(), self.heartbeats.pop(beat.key, None)
-        if last is not None and beat.time_ms <= last.beat.time_ms and last.beat.doubt(now_ms) is None:
-            self.heartbeats[beat.key] = last
-            return
-        self.heartbeats[beat.key] = HeardBeat(beat, min(now_ms, beat.time_ms) if is_history else now_ms)
-        self.on_heartbeat(beat)
+        written_ms, latest_ms = min(now_ms, beat.time_ms), last.latest_ms if last is not None else LONG_AGO
+        at_ms = written_ms if is_history else now_ms
+        self.heartbeats[beat.key] = HeardBeat(beat, at_ms, max(latest_ms, written_ms))
+        if not self.is_signed or beat.time_ms > latest_ms:
+            self.on_heartbeat(beat)
         if len(self.heartbeats) > _MOST:
             del self.heartbeats[next(iter(self.heartbeats))]
 

@@ -50,11 +50,25 @@ def test_a_speaker_whose_clock_is_minutes_apart_is_heard(apart_ms: int) -> None:
 def test_a_copy_of_an_earlier_heartbeat_says_nothing() -> None:
     """Its signature is valid: whoever may write the topic can write it again, also in another order."""
     heard: list[Heartbeat] = []
-    listener = EventListener(SkippedRecords(LogLines().warning, lambda: NOW_MS), heard.append)
+    listener = EventListener(SkippedRecords(LogLines().warning, lambda: NOW_MS), heard.append, is_signed=True)
     first, last = (replace(FIRST, time_ms=NOW_MS - ago_ms) for ago_ms in (10_000, 5_000))
     for beat in (first, last, last, first, last):
         assert list(listener.events_of([beat])) == []
     assert heard == [first, last]
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_a_speaker_whose_clock_was_set_back_is_shown(*, is_signed: bool) -> None:
+    """Without signatures it also keeps others silent: a forger needs no copy."""
+    heard: list[Heartbeat] = []
+    now_ms = NOW_MS
+    listener = EventListener(SkippedRecords(LogLines().warning, lambda: now_ms), heard.append, is_signed=is_signed)
+    beats = [FIRST, replace(FIRST, time_ms=NOW_MS - 3_600_000)]
+    for beat in beats:
+        assert list(listener.events_of([beat])) == []
+        now_ms += UNHEARD_MS - 1
+    assert listener.speaker(GROUP, now_ms) == "first"
+    assert heard == (beats[:1] if is_signed else beats)
 
 
 def test_a_heartbeat_of_the_future_does_not_hide_the_next_one() -> None:

@@ -80,8 +80,8 @@ function rate(key, value, now) {
   return now - from < 2000 || value <= low ? null : Math.round(((value - low) * 1000) / (now - from));
 }
 export const growing = (key, value, page) => {
-  const perSecond = page.isStale || page.pausedMs !== null ? null : rate(key, value, page.now);
-  return perSecond ? html`<span class="muted small rate">+${count(perSecond)}/s </span>` : nothing;
+  const speed = page.isStale || page.pausedMs !== null ? null : rate(key, value, page.now);
+  return speed ? html`<span class="muted small rate">+${count(speed)}/s </span>` : nothing;
 };
 
 function hiddenOf(row, page) {
@@ -181,8 +181,8 @@ const commandsElsewhere = (page) => {
 };
 
 // --- several clusters
-/** One line for each cluster, worst first; `filtered` has what a filter means. */
-export function clusters(filtered, page = filtered) {
+/** One line for each cluster, worst first; `matches` has what a filter means. */
+export function clusters(matches, page = matches) {
   const { clusters: rows, order } = page.picture;
   const lines = html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-clusters"><header><h2 id="h-clusters">Clusters</h2><span class="muted small">worst first; the age is that of the last evaluation</span></header>
     <ol class="clusters">${order.clusters.filter((key) => rows[key]).map((key) => ({ key, ...rows[key] })).map((row) => html`<li class=${page.isStale ? "unknown" : row.tone}>${sign(page.isStale ? "unknown" : row.tone)}
@@ -190,7 +190,7 @@ export function clusters(filtered, page = filtered) {
       <div class="cell">${plain(row.text, page.now)}</div>
       <div class="muted count">${row.incidents === null ? "not known" : plural(row.incidents, "incident")}</div>
       <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration((page.pausedMs ?? page.trueNow) - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
-  return [lines, order.choices.verdict.length || isFiltered() ? ofAllClusters(filtered, page) : nothing];
+  return [lines, order.choices.verdict.length || isFiltered() ? ofAllClusters(matches, page) : nothing];
 }
 
 const ofCluster = (key, path) => `/c/${encodeURIComponent(key)}${path}`;
@@ -207,8 +207,8 @@ function ofAllClusters({ rows, count: all }, page) {
 const TURN_MS = 10000;
 const NO_CAUSES = { rows: [] };
 
-/** The sentence of one cluster, or about one owner's incidents; `filtered` has the latter. What is open is said in each state. */
-export function wall(filtered, page) {
+/** The sentence of one cluster, or about one owner's incidents; `matches` has the latter. What is open is said in each state. */
+export function wall(matches, page) {
   const owner = new URLSearchParams(location.search).get("owner");
   const say = (tone, title, text, { rows: lines, more } = NO_CAUSES) => html`<section class="sentence ${tone} wall" id="sentence">${sign(tone)}<h1>${title}</h1>
     ${lines.length ? html`<ul class="causes">${lines.map((one) => html`<li>${plain(one, now)}</li>`)}${more ? html`<li>and ${plural(more, "more cause")}</li>` : nothing}</ul>` : nothing}<p>${text}</p>
@@ -220,9 +220,9 @@ export function wall(filtered, page) {
   const row = rows ? rows[key] : { name: page.head.name ?? page.head.cluster ?? "", state: page.truth.state, tone: page.status.tone, text: page.status.headline, incidents: page.status.open_incidents, causes: order.causes, judged_ms: page.head.judged_ms };
   const state = lost ? "unknown" : row.state;
   const now = state === "unknown" ? page.trueNow : page.sentenceNow;
-  const causes = !owner ? row.causes : rows ? filtered?.causes[key] : filtered?.causes;
+  const causes = !owner ? row.causes : rows ? matches?.causes[key] : matches?.causes;
   const all = owner ? causes?.incidents : row.incidents;
-  const worst = owner ? filtered?.rows.find((one) => one.severity !== "info" && (!rows || one.cluster === key)) : null;
+  const worst = owner ? matches?.rows.find((one) => one.severity !== "info" && (!rows || one.cluster === key)) : null;
   const ofTeam = owner === "none" ? html`without an owner` : html`of ${foreign(worst?.owner?.name ?? owner)}`;
   const [first, ...further] = lost ? [lost[0], ` ${lost[1](page)}`] : row.text;
   if (["unknown", "partial"].includes(state)) {

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from support.facts import START_MS
-from support.incidents import an_update
+from support.incidents import an_update, id_of
 from support.ledger_world import HOUR_MS
 from support.pair_of_ledgers import Pair
 from txnwatch.state.evidence.ending import no_longer_open
@@ -116,38 +116,6 @@ def test_a_known_outcome_of_the_former_speaker_goes_on_under_another_id(pair: Pa
     assert {what[1:] for what in said} == {("abort", "one")}
 
 
-def test_a_repair_that_the_speaker_has_made_is_not_made_again_at_the_hand_over(pair: Pair) -> None:
-    pair.both()
-    hang = pair.world.hang()
-    pair.both(hang)
-    pair.both(pair.world.abort(hang))
-    opened, _ = pair.log.records
-    pair.log.records.append(opened)
-    pair.both()
-    pair.both()
-    assert [event.status for event in pair.log.records] == ["opened", "resolved", "opened", "resolved"]
-    pair.speaker = "two"
-    pair.step(pair.two, after_ms=HOUR_MS)
-    pair.step(pair.two)
-    assert len(pair.log.records) == 4
-
-
-def test_a_tombstone_that_the_speaker_has_answered_is_not_answered_again(pair: Pair) -> None:
-    pair.both()
-    hang = pair.world.hang()
-    pair.both(hang)
-    (opened,) = pair.log.records
-    pair.log.overwrite(opened.incident_id)
-    pair.both()
-    pair.both()
-    before = len(pair.log.records)
-    assert before == 2
-    pair.speaker = "two"
-    pair.step(pair.two, hang, after_ms=HOUR_MS)
-    pair.step(pair.two, hang)
-    assert len(pair.log.records) == before
-
-
 def test_what_was_withdrawn_does_not_stand_behind_a_later_record(pair: Pair) -> None:
     """Events of this process wait for the topic, and a record of another writer takes their place."""
     hang = pair.world.hang()
@@ -193,3 +161,72 @@ def test_two_that_tell_whole_transactions_do_not_tell_an_end_in_turn(pair: Pair,
     pair.log.records.append(replace(an_update(end, pair.world.now_ms), status=IncidentStatus.RESOLVED))
     pair.step(pair.one, after_ms=61_000)
     assert what_follows(pair, before + 1) == (["resolved"] if is_only_teller else [])
+
+
+def test_one_that_another_instance_has_told_first_is_defended_after_the_hand_over(pair: Pair) -> None:
+    pair.both()
+    stray = a_stray(pair)
+    pair.both(stray)
+    (opened,) = pair.log.records
+    pair.speaker = "two"
+    pair.step(pair.two)
+    forge_an_end(pair, opened)
+    pair.step(pair.two)
+    assert what_follows(pair, 2) == ["updated"]
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+def test_a_stray_write_goes_on_under_another_id_and_is_defended_there(pair: Pair, *, speaks: bool) -> None:
+    pair.step(pair.one, a_stray(pair))
+    (opened,) = pair.log.records
+    pair.speaker = "one" if speaks else "nobody"
+    pair.step(pair.one)
+    pair.log.records.append(replace(an_update(opened, pair.world.now_ms), sequence=LAST_USABLE))
+    pair.step(pair.one)
+    pair.speaker, pair.tenure = "one", 1
+    pair.step(pair.one, after_ms=HOUR_MS)
+    pair.step(pair.one, after_ms=HOUR_MS)
+    last = pair.log.records[-1]
+    assert (last.status, last.incident_id != opened.incident_id) == ("opened", True)
+    forge_an_end(pair, last)
+    before = len(pair.log.records)
+    pair.step(pair.one, after_ms=HOUR_MS)
+    assert what_follows(pair, before) == ["updated"]
+
+
+def test_the_other_lease_says_nothing_about_a_hang(pair: Pair) -> None:
+    """The record says that it is about a whole transaction; the incident under its id is about a hang."""
+    pair.speaker, pair.is_only_teller = "each of its topics", False
+    pair.both()
+    named = pair.world.hang()
+    pair.world.admin.init("checkout-1")
+    pair.step(pair.one, pair.world.candidate(named.producer_id))
+    (opened,) = pair.log.records
+    assert opened.expected_outcome == "unknown"
+    forged = replace(an_update(opened, pair.world.now_ms), expected_outcome="commit", outcome_by="evil")
+    pair.log.records.append(replace(forged, topic=None, partition=None, verdict="late"))
+    pair.step(pair.one, after_ms=HOUR_MS)
+    assert {event.outcome_by for event in pair.log.records if event is not pair.log.records[1]} == {None}
+
+
+def test_a_new_topic_answers_nobody(pair: Pair) -> None:
+    """A forger has written for a while, so that each answer has a long pause; then the topic is made anew."""
+    pair.step(pair.one, pair.world.hang())
+    for _ in range(8):
+        pair.log.records.append(an_update(pair.log.records[-1], pair.world.now_ms))
+        pair.step(pair.one, after_ms=HOUR_MS // 60)
+    pair.log.invalid.append((len(pair.log.records), Overwritten(None)))
+    before = len(pair.log.records)
+    pair.step(pair.one)
+    assert len(what_follows(pair, before)) == 1
+
+
+def test_what_was_said_about_invented_ids_is_forgotten(pair: Pair) -> None:
+    pair.step(pair.one, pair.world.hang())
+    (opened,) = pair.log.records
+    for number in range(20):
+        invented = replace(opened, incident_id=id_of(f"invented {number}"), sequence=1)
+        pair.log.records.append(an_end(invented, pair.world.now_ms))
+        pair.log.records.append(replace(invented, sequence=LAST_USABLE))
+    pair.step(pair.one)
+    assert not pair.one.ledger.store.ended_since_ms

@@ -21,6 +21,7 @@ from txnwatch.state.incidents.heartbeat import (
     unspoken,
     unwatched,
 )
+from txnwatch.state.model.values import DAY_MS
 
 LOG = "__transaction_state-7"
 Part = tuple[str, Missing, tuple[str, ...], int]
@@ -162,6 +163,10 @@ OTHERS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "is silent, too": ({"speaks": False}, ["cluster"]),
     "publishes": ({"speaks": True}, []),
     "publishes, and its clock is ahead": ({"speaks": True, **AHEAD}, []),
+    "published once, and its clock was a year ahead": (
+        {"speaks": True, "time_ms": NOW_MS + 365 * DAY_MS, "evaluated_ms": NOW_MS + 365 * DAY_MS},
+        ["cluster"],
+    ),
     "is silent, and its clock is ahead": ({"speaks": False, **AHEAD}, ["cluster"]),
     "publishes, and has other topics": ({"speaks": True, "topics_digest": "other"}, ["cluster"]),
 }

@@ -115,6 +115,29 @@ def test_one_answer_without_a_topic_does_not_delete_it_where_the_coordinators_lo
     assert {ORDERS, LOG} <= offset.positions.keys()
 
 
+class ShownAgain(OneBroker):
+    """A right is given back at the moment in which the coordinators' log is looked for by its name."""
+
+    def metadata_from(self, endpoint: Endpoint, topics: Iterable[str] | None = None) -> Metadata:
+        if topics is not None and list(topics) == [LOG.topic]:
+            self.hidden.clear()
+        return super().metadata_from(endpoint, topics)
+
+
+def test_a_topic_that_is_shown_again_within_a_look_is_not_gone() -> None:
+    broker = ShownAgain()
+    broker.there.remove(LOG.topic)
+    lister, offset = begun(broker)
+    lister.looked_s = float("inf")  # no look at all topics is due
+    broker.hidden.add("orders")
+    broker.refresh({"orders"})  # as a census does
+    broker.there.add(LOG.topic)
+    following = lister.next_offset(offset)
+    assert following is not None
+    assert following.gone == {}
+    assert following.positions[ORDERS].is_stale
+
+
 def test_a_hidden_topic_is_not_gone(broker: OneBroker) -> None:
     lister, offset = begun(broker)
     broker.hidden.add("orders")
