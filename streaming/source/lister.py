@@ -263,7 +263,7 @@ class Lister:
         looked = self._looked(previous)
         data = [partition for partition in self._data_partitions() if partition not in looked]
         # By the same metadata as `data`, or a topic that is shown again in between would count as deleted.
-        unanswered = {**self._missing(previous, is_data), **self._hidden(previous, named)}
+        unanswered = {**self.missing(previous, is_data), **self._hidden(previous, named)}
         starts = self._starts(previous, [*data, *self._coordinator_partitions()])
         answers = self._answers(self._ask(data), starts)
         looked |= _not_yet_scanned(previous, answers)
@@ -275,7 +275,7 @@ class Lister:
         if log_partitions is None:
             return None
         answers.update(self._answers(self._with_connections(self._ask(log_partitions)), starts))
-        answers.update(self._missing(previous, is_log))
+        answers.update(self.missing(previous, is_log))
         answers.update(unanswered)
         if answers and not any(answer.end is not None for answer in answers.values()):
             return None
@@ -375,7 +375,7 @@ class Lister:
             count > 0 and name == TRANSACTION_STATE_TOPIC and not is_shown
         )
 
-    def _missing(
+    def missing(
         self, previous: SourceOffset, is_kind: Callable[[TopicPartition], bool]
     ) -> dict[TopicPartition, ListedPartition]:
         """Watched partitions of missing topics, of a kind: they stay, without an answer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from unittest import mock
 
@@ -14,13 +14,16 @@ from simulation.world import Setting, World
 from txnwatch.state.detection.span import EFFECTS, SpanEvent
 from txnwatch.state.model.facts import StandsAt
 from txnwatch.state.model.ports import ListedOffset
-from txnwatch.state.model.values import BarrierNumber, Problem, TopicPartition
+from txnwatch.state.model.values import BarrierNumber, Problem, TopicPartition, is_log
+from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.planner import ListedPartition
 from txnwatch.streaming.source.standing_looks import StandingLooks
 
 Listed = Mapping[TopicPartition, ListedOffset]
 Stable = Mapping[TopicPartition, ListedOffset | Problem]
 Watched = Mapping[TopicPartition, str]
 Found = dict[TopicPartition, StandsAt]
+Answers = dict[TopicPartition, ListedPartition]
 
 
 class NeverAsked(StandingLooks):
@@ -78,10 +81,24 @@ class WhatIsNotListedIsDeleted(WorldReader):
             return super().attempt(found)
 
 
+class ALookHasTwoMetadata(WorldReader):
+    """What is missing is decided at the end of a look, by newer metadata than what is listed."""
+
+    def list_ends(self) -> ReaderListing | None:
+        missing = self.lister.missing
+
+        def at_the_end(previous: SourceOffset, is_kind: Callable[[TopicPartition], bool]) -> Answers:
+            return missing(previous, lambda _: True) if is_kind is is_log else {}
+
+        with mock.patch.object(self.lister, "missing", at_the_end):
+            return super().list_ends()
+
+
 HIDDEN = Setting(faults=frozenset({"topic hidden", "stray write", STARTS_AGAIN}), rate=1.5)
 
 MUTANTS_OF_LOOKS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (WhereItStandsNobodyLooks, USUAL, 101),
     (WhereItStandsIsAskedOnce, USUAL, 101),
     (WhatIsNotListedIsDeleted, HIDDEN, 0),
+    (ALookHasTwoMetadata, USUAL, 200_020_853),
 )
