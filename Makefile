@@ -16,7 +16,7 @@ demo: run-venv ## a real Kafka, a real hang: found, named and resolved (ARGS=--k
 
 # tests/conftest.py says which worker has which tests.
 test: dev-venv ## every test a contributor needs, one summary
-	@$(BIN)/python -m pytest -n 5 $(ARGS)
+	@$(BIN)/python -m pytest -n 4 $(ARGS)
 
 unit: dev-venv ## unit and property tests and the simulation: no JVM, no network
 	@$(BIN)/python -m pytest tests/unit tests/property tests/simulation $(ARGS)
