@@ -39,7 +39,7 @@ browser: browser-venv ## the page in a real browser; writes docs/page.png and do
 
 long: dev-venv ## what takes long and is not in `make test`: whole processes under rarer faults, and more random examples
 	@$(BIN)/python -m pytest tests -m long --ways-results docs/ways-in.json $(ARGS)
-	@TXNWATCH_SEEDS=400 TXNWATCH_FIRST_SEED=0 $(BIN)/python -m pytest -n 2 $(RANDOM_EXAMPLES) $(ARGS)
+	@TXNWATCH_SEEDS=600 TXNWATCH_FIRST_SEED=0 $(BIN)/python -m pytest -n 2 $(RANDOM_EXAMPLES) $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
 stop-times: dev-venv ## how long a stop takes in each situation; writes docs/stop-times.json

@@ -15,7 +15,7 @@ from txnwatch.state.detection import open_transactions
 from txnwatch.state.detection.bucket_indexes import Agenda, Awaited
 from txnwatch.state.store.bucket_log import KeptBucket
 
-SEEDS, BATCHES = in_proportion(6), 120
+SEEDS, BATCHES = in_proportion(4), 120
 LONG, RETENTION_MS = 550, 5_000  # ten batches
 FEW_CHANGES, FEWER_CHANGES = (0, 0, 0, 1), (*(0,) * 20, 1)
 

@@ -119,7 +119,7 @@ def may_begin(driver: CheckpointLease) -> bool:
     return True
 
 
-@settings(max_examples=in_proportion(400))
+@settings(max_examples=in_proportion(200))
 @given(SEEDS)
 def test_two_drivers_never_hold_the_lease(seed: int) -> None:
     world = LeaseWorld(Random(seed))

@@ -22,7 +22,7 @@ from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.values import TimestampMs
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
-SEEDS = in_proportion(160)
+SEEDS = in_proportion(100)
 _MOST_SEEDS = 600
 
 
@@ -37,7 +37,7 @@ def test_no_answer_is_false_and_no_hang_is_missed() -> None:
 
 
 def test_without_faults_nothing_is_confirmed() -> None:
-    assert not any(ask_world(seed, replace(USUAL, faults=frozenset())).confirmed for seed in range(in_proportion(60)))
+    assert not any(ask_world(seed, replace(USUAL, faults=frozenset())).confirmed for seed in range(in_proportion(40)))
 
 
 Pairs = Plan[list[tuple[SpanCandidate, SpanConfirmation]]]

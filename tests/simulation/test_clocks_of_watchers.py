@@ -12,7 +12,7 @@ from simulation.test_abort import LATE_OR_LOST
 from simulation.watchers_clocks import run_with_own_clocks
 from support.seeds import in_proportion
 
-RUNS = in_proportion(12)
+RUNS = in_proportion(8)
 SETTINGS = (USUAL, LATE_OR_LOST)
 _MOST_SEEDS = 100
 

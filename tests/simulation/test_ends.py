@@ -12,7 +12,7 @@ from simulation.run import report, run, shrink
 from support.seeds import in_proportion
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
-SEEDS, WITHOUT_FAULTS = in_proportion(40), in_proportion(20)
+SEEDS, WITHOUT_FAULTS = in_proportion(25), in_proportion(12)
 
 
 def test_no_end_of_a_transaction_is_false() -> None:

@@ -17,7 +17,7 @@ from txnwatch.state.model.transaction import CoordinatorView, Marker, Transactio
 from txnwatch.state.model.values import TopicPartition
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
-SEEDS, _MOST_SEEDS = in_proportion(200), 300
+SEEDS, _MOST_SEEDS = in_proportion(120), 300
 
 
 def test_what_is_said_about_past_ends_is_true() -> None:

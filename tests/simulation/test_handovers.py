@@ -24,7 +24,7 @@ from txnwatch.state.incidents.wanted import AskToSpeak, IsTopicRead, Wanted, Way
 from txnwatch.state.model.incident import IncidentEvent
 
 Planted = Callable[[], Any]
-RUNS, _MOST_SEEDS = in_proportion(45), 20
+RUNS, _MOST_SEEDS = in_proportion(30), 20
 _WAYS, _CLEAR = RunningLedger.ways, TopicOutbox.clear
 
 

@@ -22,7 +22,7 @@ from txnwatch.state.incidents.ledger import Ledger
 from txnwatch.state.incidents.own_findings import OwnFindings
 from txnwatch.state.incidents.untold import UntoldIncidents
 
-RUNS = in_proportion(12)
+RUNS = in_proportion(8)
 _MOST_SEEDS = 20
 
 

@@ -11,7 +11,7 @@ from simulation.lives import live
 from simulation.outcome_mutants import PLANTED, Planted
 from support.seeds import in_proportion
 
-LIVES = in_proportion(40)
+LIVES = in_proportion(25)
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
 
 

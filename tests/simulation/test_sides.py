@@ -12,7 +12,7 @@ from support.seeds import in_proportion
 
 def test_a_change_of_sides_proves_nothing_false_and_loses_nothing() -> None:
     seen: Counter[str] = Counter()
-    for setting, seeds in ((USUAL, in_proportion(60)), (SIDES, in_proportion(40))):
+    for setting, seeds in ((USUAL, in_proportion(40)), (SIDES, in_proportion(25))):
         for seed in range(seeds):
             outcome = run(seed, setting, ChangingSides)
             assert not outcome.problems, report(shrink(outcome, ChangingSides))

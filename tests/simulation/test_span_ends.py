@@ -17,7 +17,7 @@ from simulation.world import Setting
 from support.seeds import in_proportion
 from txnwatch.state.evidence import ending
 
-SEEDS = in_proportion(25)
+SEEDS = in_proportion(16)
 _MOST_SEEDS = 60
 WORLDS = [
     pytest.param(LATE_OR_LOST, WorldReader, 20, id="late or lost"),

@@ -17,7 +17,7 @@ from txnwatch.state.incidents import speaking
 from txnwatch.state.incidents.speaking import WHOLE, SpeakerRole, Speaking
 from txnwatch.state.model.ports import LeaseView
 
-RUNS = in_proportion(60)
+RUNS = in_proportion(40)
 _MOST_SEEDS = 200
 _LOOK, _ROLE, _HEAR = Speaking.look, SpeakerGate.role, SpeakerGate.hear
 
