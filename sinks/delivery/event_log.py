@@ -150,7 +150,9 @@ class EventLog:
         if is_first or not self._ends:
             self._add_partitions()
             self._ends = dict(self._listed_ends())
-        return bool(self._ends) and all(self._next.get(number, 0) >= end for number, end in self._ends.items())
+        if self._undecoded or not self._ends:
+            return False
+        return all(self._next.get(number, 0) >= end for number, end in self._ends.items())
 
     def _add_partitions(self) -> None:
         with contextlib.suppress(BrokerError, KafkaException):

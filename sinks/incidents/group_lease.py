@@ -1,8 +1,9 @@
 """The lease of the instance that speaks, and that of the speaker that tells whole transactions.
 
 A member of a consumer group has a lease: the one to which the group's coordinator has assigned partition 0 of the
-events topic. The assignor is sticky, so a newcomer never takes the lease from a member that is well. Each choice of
-topics has a group of its own (`lease_group`). The speakers of a cluster have one more (`transactions_group`).
+events topic. The assignor is sticky, so a newcomer does not take the lease from a member that is well, if the topic has
+one partition. Each choice of topics has a group of its own (`lease_group`). The speakers of a cluster have one more
+(`transactions_group`).
 
 Law: a member's own view may be outdated. A process that was stopped for a minute does not know that another member has
 the partition now. So after a pause that is as long as the session, and right before a marker, it commits an offset: the

@@ -265,7 +265,15 @@ class Book:
             return OwnState.NOTHING
         if incident.incident_id in self._ended_here:
             return OwnState.ENDED
+        if self._is_a_hang_since(record, incident):
+            return OwnState.NOTHING
         return OwnState.FOUND if self.is_found(incident) or is_elsewhere(record, incident) else OwnState.NOTHING
+
+    def _is_a_hang_since(self, record: IncidentEvent, incident: IncidentEvent) -> bool:
+        """Whether a record says that a stray write that was found here hangs now: that is a claim, with its outcome."""
+        is_stray = incident.is_open and incident.verdict == Verdict.STRAY_WRITE
+        is_hang = record.is_open and record.verdict == Verdict.HANGING
+        return is_stray and is_hang and not is_elsewhere(record, incident)
 
     def transaction_id(
         self, producer_id: ProducerId, view: TransactionView, finding: TransactionCandidate | TransactionMoved

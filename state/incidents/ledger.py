@@ -216,6 +216,7 @@ class Ledger:
 
     def remember(self, records: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
+        self.store.looked_ms = now_ms
         self.book.remember(records, now_ms)
         self.checks.due_ms = AT_ONCE
 
@@ -372,6 +373,7 @@ class Ledger:
             self.book.follow(record, now_ms)
             for event in (yield from ask(Withdraw(record))):
                 self.store.unsent(event)
+                self.book.untold.keep(event)
         elif taken.is_next or (taken.is_own and incident is not None):
             self.checks.due_ms = now_ms
             yield Show(self.book.adopt(record, now_ms))

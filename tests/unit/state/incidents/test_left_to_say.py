@@ -230,3 +230,23 @@ def test_what_was_said_about_invented_ids_is_forgotten(pair: Pair) -> None:
         pair.log.records.append(replace(invented, sequence=LAST_USABLE))
     pair.step(pair.one)
     assert not pair.one.ledger.store.ended_since_ms
+
+
+def test_a_stray_write_that_the_speaker_has_made_a_hang_is_a_hang_for_all(pair: Pair) -> None:
+    """The second instance takes over before a fresh read of its own has confirmed the hang."""
+    pair.both()
+    named = pair.world.hang()
+    span, joined = named.span, Joined(named.span.start_offset, 0, 9, 1, None)
+    places = (named.producer_id, pair.world.partition, span.topic_id)
+    pair.both(StrayWrite(*places, joined, named.view, START_MS, START_MS))
+    pair.step(pair.one, named)
+    hang = pair.log.records[-1]
+    assert (hang.verdict, hang.expected_outcome, hang.outcome_by) == ("hanging", "abort", "one")
+    pair.step(pair.two)
+    (known,) = pair.two.open_incidents
+    assert (known.verdict, known.expected_outcome) == ("hanging", "abort")
+    pair.speaker = "two"
+    pair.step(pair.two, after_ms=HOUR_MS)
+    pair.step(pair.two, pair.world.abort(named))
+    end = pair.log.records[-1]
+    assert (end.status, end.verdict, end.expected_outcome, end.outcome_by) == ("resolved", "hanging", "abort", "one")
