@@ -180,13 +180,13 @@ class EventLog:
     def _note_place(self, message: Message) -> None:
         """Keeps a record, and what follows it. The end of a partition follows markers, which are no messages."""
         number, offset, error = message.partition() or 0, message.offset() or 0, message.error()
-        is_place = error is None or error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
-        if is_place and offset < self._next.get(number, 0):
+        is_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
+        if (error is None or is_end) and offset < self._next.get(number, 0):
             self._undecoded.append(None)
         if error is None:
             self._undecoded.append(message)
             self._next[number] = offset + 1
-        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+        elif is_end:
             self._left.discard(number)
             self._next[number] = offset
 

@@ -277,6 +277,11 @@ class OpenData(NamedTuple):
     closed: tuple[TopicPartition, ...]
     unread: dict[TopicPartition, Problem]
 
+    def places(self, partitions: Collection[TopicPartition]) -> frozenset[str] | None:
+        """Those of some partitions on which it is open; None if one of them was not read."""
+        read = {*self.open, *self.closed}
+        return frozenset(str(at) for at in self.open if at in partitions) if read.issuperset(partitions) else None
+
     @property
     def is_nothing_left(self) -> bool:
         """Whether it is proven that the producer has no open data on these partitions."""
@@ -295,15 +300,6 @@ def open_data(
         closed=tuple(partition for partition, has_some in is_open.items() if not has_some),
         unread={reading.partition: reading.problem for reading in wanted if reading.problem is not None},
     )
-
-
-def open_places(
-    producer_id: ProducerId, partitions: Collection[TopicPartition], readings: Iterable[PartitionReading]
-) -> frozenset[str] | None:
-    """Where the data of a transaction is open, of its partitions; None if one of them was not read."""
-    data = open_data(producer_id, readings, among=partitions)
-    is_known = set(partitions) == {*data.open, *data.closed}
-    return frozenset(map(str, data.open)) if is_known else None
 
 
 # Time-based verdicts: what proves one, and which broker to ask.

@@ -112,7 +112,10 @@ class Book:
         return step(self.store.known_as(incident), happens)
 
     def is_found(self, incident: IncidentEvent) -> bool:
-        """Whether this process has found the subject of the incident itself, and built the incident's content."""
+        """Whether this process has found the subject of the incident itself, and built the incident's content.
+
+        Of a stray write, another instance may have built it.
+        """
         if incident.topic is None:
             return incident.incident_id in self.findings.transactions
         if incident.verdict == Verdict.STRAY_WRITE and incident.incident_id in self.findings.stray_writes:

@@ -15,7 +15,7 @@ from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.hurt_groups import GroupsAround
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.read_committed import hidden_records
-from txnwatch.state.evidence.screening import ExpectedEnd, Search, expected_end, held_by, open_data, open_places
+from txnwatch.state.evidence.screening import ExpectedEnd, Search, expected_end, held_by, open_data
 from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import SpanCandidate
@@ -539,7 +539,7 @@ def _live_id(
 ) -> Explanation:
     described = with_log.described
     data = open_data(described.producer_id, readings, among=described.partitions)
-    is_open = open_places(described.producer_id, described.partitions, readings)
+    is_open = data.places(described.partitions)
     end, told = _verdict_on(origin, described, search, now_ms, is_open=is_open)
     if not end.at_risk.blocked:
         told = (

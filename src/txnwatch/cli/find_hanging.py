@@ -40,7 +40,7 @@ from txnwatch.cli.output import (
     row_of,
 )
 from txnwatch.state.evidence.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
-from txnwatch.state.evidence.screening import FOREIGN, Search, held_by, open_places
+from txnwatch.state.evidence.screening import FOREIGN, Search, held_by, open_data
 from txnwatch.state.evidence.written import Written, written
 from txnwatch.state.incidents.event_builder import named, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
@@ -323,7 +323,7 @@ def _findings(origin: Origin, search: Search, wanted: set[TopicPartition] | None
             read = [search.readings[partition] for partition in sorted(held) if partition in search.readings]
             event = transaction_event(origin, transaction, confirmed, now_ms)
             blocked = search.at_risk.of(*held_by(confirmed.description)).blocked
-            is_open = open_places(transaction.producer_id, held, read)
+            is_open = open_data(transaction.producer_id, read).places(held)
             findings.append(_Found(event, holds_of(transaction.producer_id, read), blocked, is_open=is_open))
         else:
             elsewhere += 1

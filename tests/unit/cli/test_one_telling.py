@@ -22,7 +22,7 @@ from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.sinks.delivery.redis_views import RedisIncidents
 from txnwatch.state.evidence.hurt_groups import Hurt
-from txnwatch.state.evidence.screening import ExpectedEnd, Search, open_places
+from txnwatch.state.evidence.screening import ExpectedEnd, Search, open_data
 from txnwatch.state.incidents.event_builder import span_event, transaction_event
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import ConnectSetting, ConnectUse, ExpectedOutcome, IncidentEvent, IncidentStatus
@@ -177,7 +177,7 @@ def test_where_the_data_of_a_stuck_transaction_has_ended_is_told_alike(
     assert proof.description is not None
     known = DescribedWithLog(proof.description, [], None, log_numbered(3))
     explained = of_id(ORIGIN, known, readings, NOW_MS, Search(overdue=[(candidate, proof)]))
-    is_open = open_places(PRODUCER, proof.description.partitions, readings)
+    is_open = open_data(PRODUCER, readings).places(proof.description.partitions)
     row = found_row(ORIGIN, event, Hurt({}, ()), is_open=is_open)
     said = sentences(row.told, StatementKind.WHY)["why"]
     assert why in said
